@@ -152,6 +152,24 @@ def test_whole_numbers(code, letters, function, kinds):
         assert found.view(f"u{result.itemsize}").tolist() == exact, kind
 
 
+def test_carries_make_sums_and_products_of_128_bits():
+    a, b = (whole("u64", seed) for seed in (1, 2))
+    head = ".reg .u32 %a0, %a1, %b0, %b1, %x0, %x1, %x2, %x3; mov.b64 {%a0, %a1}, %a; mov.b64 {%b0, %b1}, %b;"
+    add = head + "add.cc.u32 %x0, %a0, %b0; addc.u32 %x1, %a1, %b1; mov.b64 %z, {%x0, %x1};"
+    assert np.array_equal(apply(add, a, b, result=np.uint64), a + b)
+    subtract = head + "sub.cc.u32 %x0, %a0, %b0; subc.u32 %x1, %a1, %b1; mov.b64 %z, {%x0, %x1};"
+    assert np.array_equal(apply(subtract, a, b, result=np.uint64), a - b)
+    code = (
+        head
+        + """mul.lo.u32 %x0, %a0, %b0; mul.hi.u32 %x1, %a0, %b0;
+    mad.lo.cc.u32 %x1, %a0, %b1, %x1; madc.hi.u32 %x2, %a0, %b1, 0;
+    mad.lo.cc.u32 %x1, %a1, %b0, %x1; madc.hi.cc.u32 %x2, %a1, %b0, %x2; madc.hi.u32 %x3, %a1, %b1, 0;
+    mad.lo.cc.u32 %x2, %a1, %b1, %x2; addc.u32 %x3, %x3, 0; mov.b64 %z, {%x2, %x3};"""
+    )
+    high = [int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)]
+    assert apply(code, a, b, result=np.uint64).tolist() == high
+
+
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
 COMPARE = {

@@ -12,7 +12,7 @@ import numpy as np
 
 __all__ = [
     "approximate", "bfloat16_to_float32", "clamp_unit", "flush_subnormal", "fma32", "fma64", "integer_to_float",
-    "round_sum", "round_to_bfloat16", "round_to_float16", "round_to_float32", "round_to_integer", "round_to_odd",
+    "round_sum", "round_to_bfloat16", "round_to_float", "round_to_integer", "round_to_odd",
     "round_to_tf32", "round_to_whole",
 ]  # fmt: skip
 
@@ -60,22 +60,13 @@ def _drop_bits(x, count, mode, saturate):
     return np.where(size > infinity, np.uint32(0x7FFFFFFF) & kept, rounded)
 
 
-def round_to_float16(x, mode="rn", saturate=False):
-    """float32 or float64 to float16."""
-    rounded = _narrow(x, np.float16, mode)
-    largest = np.finfo(np.float16).max
-    return np.clip(rounded, -largest, largest) if saturate else rounded
-
-
-def round_to_float32(x, mode="rn"):
-    """float64 to float32, rounded once. Quotients and square roots of float32, taken in float64, come out right too."""
-    return _narrow(x, np.float32, mode)
-
-
 @quiet
-def _narrow(x, dtype, mode):
+def round_to_float(x, dtype, mode="rn", saturate=False):
+    """Floats to a narrower type. Quotients and roots of float32, taken in float64, are then rounded right too."""
     nearest = x.astype(dtype)
-    return nearest if mode == "rn" else _directed(nearest, x < nearest, x > nearest, mode)
+    rounded = nearest if mode == "rn" else _directed(nearest, x < nearest, x > nearest, mode)
+    largest = np.finfo(dtype).max
+    return np.clip(rounded, -largest, largest) if saturate else rounded
 
 
 def _directed(nearest, below, above, mode):
@@ -129,7 +120,7 @@ def round_sum(x, y, dtype, mode="rn"):
         total = np.where((total == 0) & (np.signbit(x) | np.signbit(y)), -0.0, total)
     overflow = np.isinf(total) & np.isfinite(x) & np.isfinite(y)
     if np.dtype(dtype) != np.float64:
-        return _narrow(np.where(overflow, np.nextafter(total, 0.0), _to_odd(total, error)), dtype, mode)
+        return round_to_float(np.where(overflow, np.nextafter(total, 0.0), _to_odd(total, error)), dtype, mode)
     return _directed(total, (error < 0) | (overflow & (total > 0)), (error > 0) | (overflow & (total < 0)), mode)
 
 

@@ -4,6 +4,7 @@ A row says the types of results and sources, as "t=tt", and a function of arrays
 
     t, s  the first and the second type of the opcode       u, p  32 bits without a sign; a predicate
     w     as t, twice as wide                               b     as many bits as t, without a sign
+    c     the carry of extended precision, a bool
 
 Floats are computed at once in float16, float32 and float64; bfloat16 by way of float32; pairs of halves one by one.
 
@@ -18,7 +19,7 @@ import numpy as np
 from . import formats
 from .array import WINDOW_BITS
 
-__all__ = ["DTYPES", "GENERIC", "Operation", "Unknown", "operation"]
+__all__ = ["CARRY", "DTYPES", "GENERIC", "Operation", "Unknown", "operation"]
 
 DTYPES: dict[str, Any] = {
     "pred": np.bool_, "b8": np.uint8, "u8": np.uint8, "s8": np.int8,
@@ -28,6 +29,7 @@ DTYPES: dict[str, Any] = {
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f64": np.float64,
 }  # fmt: skip
 FLOATS = ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
+CARRY = "carry"
 PACKED = {"f16x2": "f16", "bf16x2": "bf16"}
 GENERIC = {"shared": 1 << WINDOW_BITS, "local": 2 << WINDOW_BITS}  # where generic addresses of these spaces begin
 
@@ -89,6 +91,18 @@ def _saturated(function):
         return np.clip(function(x.astype(np.int64), y.astype(np.int64)), limits.min, limits.max).astype(x.dtype)
 
     return clipped
+
+
+def _sum(x, y, carry=np.False_):
+    total = x + y
+    result = total + carry.astype(x.dtype)
+    return result, (total < x) | (result < total)
+
+
+def _difference(x, y, borrow=np.False_):
+    total = x - y
+    result = total - borrow.astype(x.dtype)
+    return result, (x < y) | (result > total)
 
 
 def _shifted_left(x, count):
@@ -219,6 +233,20 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "selp": ("t=ttp", lambda x, y, p: np.where(p, x, y)),
     "slct": ("t=tts", lambda x, y, z: np.where(z >= 0, x, y)),
 }
+
+
+def _carried(name, types, function):
+    """The rows of an instruction that gives a carry, of one that takes it, and of one that does both."""
+    root, dot, half = name.partition(".")
+    WHOLE[f"{name}.cc"] = f"bc={types}", function
+    WHOLE[f"{root}c{dot}{half}.cc"] = f"bc={types}c", function
+    WHOLE[f"{root}c{dot}{half}"] = f"b={types}c", lambda *x: function(*x)[0]
+
+
+_carried("add", "bb", _sum)
+_carried("sub", "bb", _difference)
+_carried("mad.lo", "bbb", lambda x, y, z, *carry: _sum(x * y, z, *carry))
+_carried("mad.hi", "ttb", lambda x, y, z, *carry: _sum(_unsigned(_high(x, y)), z, *carry))
 
 
 # ---- floats ----------------------------------------------------------------------------------------------------------
@@ -353,7 +381,7 @@ def _compare(kind, flags, two):
 NARROW = {  # what float32 is rounded to here: the bits, the mode without one in the opcode, the modes
     "bf16": (formats.round_to_bfloat16, "rn", {"rn", "rna", "rz"}),
     "tf32": (formats.round_to_tf32, "rna", {"rn", "rna", "rz"}),
-    "f16": (lambda *x: formats.round_to_float16(*x).view(np.uint16), "rn", ROUNDINGS),
+    "f16": (lambda x, *how: formats.round_to_float(x, np.float16, *how).view(np.uint16), "rn", ROUNDINGS),
 }
 
 
@@ -398,9 +426,7 @@ def _plain_conversion(result, source, whole, mode, flags):
     if source in FLOATS and whole:
         return lambda x: formats.round_to_whole(x, whole).astype(dtype)
     if source in FLOATS and own().itemsize > dtype().itemsize:
-        if result == "f32":
-            return lambda x: formats.round_to_float32(x, mode)
-        return lambda x: formats.round_to_float16(x, mode, "satfinite" in flags)
+        return lambda x: formats.round_to_float(x, dtype, mode, "satfinite" in flags)
     if "sat" in flags and result not in FLOATS:
         to, of = np.iinfo(dtype), np.iinfo(own)
         low, high = own(max(to.min, of.min)), own(min(to.max, of.max))
@@ -461,5 +487,5 @@ def operation(parts, two):
 def _type(letter, kinds):
     kind = kinds[0]
     bits = 8 * np.dtype(DTYPES[kind]).itemsize
-    letters = {"t": kind, "s": kinds[-1], "u": "u32", "p": "pred"}
+    letters = {"t": kind, "s": kinds[-1], "u": "u32", "p": "pred", "c": CARRY}
     return letters.get(letter) or (f"u{bits}" if letter == "b" else f"{kind[0]}{2 * bits}")

@@ -37,8 +37,7 @@ class Proxy:
         self.begun = np.zeros(warps, np.int32)  # products
         self.groups = [[] for _ in range(warps)]  # of those, how many at each commit that nobody has waited for
         self.reads = {}  # by warp, for each word of its block: the number of the last product that reads it
-        self.flying = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the copy that is under way
-        self.brought = np.zeros_like(self.flying)  # the copy that brought it
+        self.flying, self.brought = np.zeros((2, self.words * self.geometry.blocks), np.int32)  # by word: the copy
         self.copies = [None]  # by number
         self.barriers = {}  # bulk.Barrier by their places
         self.maps = set()  # (lane, address) of tensor maps that a fence has acquired

@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 
 from .array import FILL, START, WINDOW_BITS
-from .operations import DTYPES, Unknown
+from .operations import CARRY, DTYPES, Unknown
 from .program import SHARED_START
 from .syntax import Immediate, Negated, Register, Special, Symbol
 
@@ -54,6 +54,8 @@ class Slots:
 
     def source(self, operand, kind, part=0):
         """The slot of an operand read as a type; part: which piece of a wider register."""
+        if kind == CARRY:
+            return self._slot(CARRY)
         dtype = np.dtype(DTYPES[kind])
         if isinstance(operand, Register):
             return self._register(operand, dtype, part)
@@ -82,6 +84,8 @@ class Slots:
 
     def target(self, operand, kind, part=None):
         """The slot that a result of a type is written to; a wider register takes it extended by zeros or its sign."""
+        if kind == CARRY:
+            return self._slot(CARRY)
         dtype = np.dtype(DTYPES[kind])
         if not isinstance(operand, Register):
             raise Unknown(f"writes to {operand}, wants a register")
@@ -123,6 +127,8 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
         elif kind == "special":
             value = _special(key[0], geometry, program, dynamic_bytes)
             arrays.append(value.view(key[1]) if key[1].itemsize == 4 else value.astype(key[1]))
+        elif kind == CARRY:
+            arrays.append(np.zeros(lanes, np.bool_))
         else:
             if kind == "parameter":
                 index, dtype, offset = key

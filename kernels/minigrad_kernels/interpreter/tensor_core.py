@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .formats import bfloat16_to_float32, round_to_float16, round_to_float32
+from .formats import bfloat16_to_float32, round_to_float
 from .operations import Unknown
 from .slots import address_of, builder
 from .warps import put
@@ -102,8 +102,8 @@ def multiply_matrices(slots, instruction):
         left, right = _gather(a, a_type, m_, k, run), _gather(b, b_type, n, k, run).swapaxes(1, 2)
         elements = (left @ right + _gather(c, d_type, m_, n, 2))[:, row, column]
         if d_type == "f16":
-            return put(m, targets, _pack(round_to_float16(elements).view(np.uint16)))
-        return put(m, targets, round_to_float32(elements).swapaxes(0, 1))
+            return put(m, targets, _pack(round_to_float(elements, np.float16).view(np.uint16)))
+        return put(m, targets, round_to_float(elements, np.float32).swapaxes(0, 1))
 
     return step
 

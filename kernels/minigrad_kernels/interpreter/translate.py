@@ -8,7 +8,7 @@ import numpy as np
 
 from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
 from .bulk import waiting
-from .operations import Unknown, operation
+from .operations import CARRY, Unknown, operation
 from .program import Instruction, Program, parse
 from .slots import BUILDERS, Slots, compute, guarded, nothing, sequence
 from .syntax import Immediate, Negated, Vector
@@ -68,8 +68,10 @@ class _Translator:
         if root in BUILDERS:
             return BUILDERS[root](self.slots, instruction)
         first, *sources = instruction.operands
-        targets = first.elements if isinstance(first, Vector) else (first,)
+        targets = list(first.elements) if isinstance(first, Vector) else [first]
         found = operation(instruction.parts, len(targets) == 2)
+        targets += [None] * (CARRY in found.results)
+        sources += [None] * (CARRY in found.sources)
         if len(targets) != len(found.results) or len(sources) != len(found.sources):
             raise Unknown(f"has {len(sources)} sources, wants {len(found.sources)}")
         return sequence([self.half(found, targets, sources, i) for i in ((0, 1) if found.packed else (None,))])

@@ -21,7 +21,7 @@ import re
 import numpy as np
 
 from . import tensor_core
-from .formats import bfloat16_to_float32, round_to_float32
+from .formats import bfloat16_to_float32, round_to_float
 from .operations import Unknown
 from .program import SHARED_START
 from .slots import builder
@@ -121,7 +121,7 @@ def _product(slots, instruction):
         add = m.lanes.to_warps(kept(m))
         total = np.stack([m.lanes.to_warps(m.get(slot)) for slot in targets], axis=1)
         total = np.where(add[:, None, :], total, np.float32(0)).astype(np.float64)
-        put(m, targets, round_to_float32(product[:, row, column] + total).swapaxes(0, 1))
+        put(m, targets, round_to_float(product[:, row, column] + total, np.float32).swapaxes(0, 1))
 
     return step
 
