@@ -12,6 +12,7 @@ Source  PTX ISA: Integer, Extended-Precision, Floating Point, Comparison, Logic 
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -455,6 +456,7 @@ for _root in (*SOURCES, "neg", "abs", *formats.APPROXIMATE):
     MODIFIERS_OF.setdefault(_root, set()).update(MODIFIERS)
 
 
+@lru_cache(maxsize=1024)
 def operation(parts, two):
     """The Operation of an opcode, given by its parts. two: whether it has two destinations, p|q.
 

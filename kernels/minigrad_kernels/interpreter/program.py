@@ -136,13 +136,13 @@ class _Linker:
     def find(self, name):
         """What a name stands for, or None."""
         prefix = name.rstrip("0123456789")
+        numbered = f"{prefix}<>"
         for scope in reversed(self.scopes):
-            found = scope.get(name)
-            width, count = scope.get(f"{prefix}<>", (0, 0))
-            if found is None and name != prefix and int(name[len(prefix) :]) < count:
-                found = scope[name] = self.new_register(width)
-            if found is not None:
-                return found
+            if name in scope:
+                return scope[name]
+            if numbered in scope and name != prefix and int(name[len(prefix) :]) < scope[numbered][1]:
+                scope[name] = self.new_register(scope[numbered][0])
+                return scope[name]
         return syntax.Symbol(name, "dynamic", 0) if name in self.dynamic else None
 
     # ---- operands ----------------------------------------------------------------------------------------------------
