@@ -36,7 +36,7 @@ COMMANDS = {  # name: (its module, an example, what it does, its options)
     "kernels": ("kernels", "matmul --arch sm_90", "compile CUDA kernels", "names --arch --ladder --check --write"),
     "interpret": (
         "interpret",
-        "FILE.ptx --block 64 --args A.json",
+        "FILE.ptx --block 64",
         "run a compiled kernel in NumPy",
         "ptx --grid --block --args --shared",
     ),
