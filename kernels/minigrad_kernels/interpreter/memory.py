@@ -110,11 +110,13 @@ class Memory:
     def good(self, instruction, lanes, addresses, size, access):
         """Which accesses are aligned and within bounds, None if all; the others are reported."""
         bent, outside = addresses & (size - 1) != 0, self.outside(addresses, size)
+        bad = bent | outside
+        if not bad.any():
+            return None
         what = f"{access} {size} bytes at"
         self.tell("misaligned", instruction, lanes, addresses, bent, what, f", which is no multiple of {size}")
         self.tell("out of bounds", instruction, lanes, addresses, outside, what)
-        bad = bent | outside
-        return ~bad if bad.any() else None
+        return ~bad
 
     def access(self, instruction, lanes, addresses, dtype, count, values=None, change=None):
         """Read or write `count` elements of a type side by side at the address of each lane.

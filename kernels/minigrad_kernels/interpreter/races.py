@@ -27,6 +27,11 @@ class _Units:
         return first[:, None] if count == 1 else first[:, None] + np.arange(count)
 
 
+def _at(table, unit):
+    """The columns of units, row by row: faster than both at once."""
+    return [row[unit] for row in table]
+
+
 def _assign(table, unit, low, high):
     """Lanes go up, and where they share a unit the last assignment stays: the highest, or backwards the lowest."""
     table[1][unit] = high
@@ -59,14 +64,14 @@ class ThreadRaces(_Units):
 
     def before_proxy(self, unit, lane):
         """(unordered, unfenced): what threads wrote, before the asynchronous proxy reads it at the wish of a lane."""
-        writer, _, time, _, _ = self.writers[:, unit]
+        writer, _, time, _, _ = _at(self.writers, unit)
         return time >= self.since_block[lane], (time > 0) & (time >= self.since_fence[writer])
 
     def read(self, lanes, offsets, size):
         """(after_write, None, None, steps): reads of what another thread wrote, and the steps that wrote it."""
         unit = self.units(offsets, size)
-        bad = self._unordered(*self.writers[:3, unit], lanes)
-        _assign(self.readers, unit, *self._joined(*self.readers[:, unit], lanes))
+        bad = self._unordered(*_at(self.writers[:3], unit), lanes)
+        _assign(self.readers, unit, *self._joined(*_at(self.readers, unit), lanes))
         self.readers[2][unit] = self.clock
         return bad, None, None, (self.writers[3][unit] if bad is not None else None)
 
@@ -76,9 +81,9 @@ class ThreadRaces(_Units):
         An atomic operation races with what is not atomic.
         """
         unit, lane = self.units(offsets, size), lanes.index[:, None]
-        low, high, time, steps, atomics = self.writers[:, unit]
+        low, high, time, steps, atomics = _at(self.writers, unit)
         after_write = self._unordered(low, high, time, lanes)
-        after_read = self._unordered(*self.readers[:, unit], lanes)
+        after_read = self._unordered(*_at(self.readers, unit), lanes)
         if not atomic:
             return after_write, after_read, self.wrote(unit, lane, step), steps
         own = (low == lane) & (time >= self.since_warp[lanes.at][:, None])
