@@ -8,7 +8,7 @@ import inspect
 import numpy as np
 import pytest
 
-from minigrad_kernels.interpreter import address, array, empty, interpret
+from minigrad_kernels.interpreter import address, empty, interpret
 from minigrad_kernels.toolchain.cuda import (
     bf16x2,
     bits,
@@ -68,14 +68,6 @@ def test_four_at_a_time():
     report = run(fours, (16,), x, out)
     np.testing.assert_array_equal(out.reshape(-1, 4), x.reshape(-1, 4)[:, ::-1])
     assert report.counts.instructions["ld.global.nc.v4.f32"] == 1, "one request of a warp for all"
-
-
-def test_four_at_a_time_through_shared_memory():
-    x, out = floats(32, 4), np.full((32, 4), np.nan, np.float32)
-    report = run(through_shared, (32,), x, out)
-    np.testing.assert_array_equal(out, x[::-1])
-    assert report.counts.instructions["ld.shared.v4.f32"] == report.counts.instructions["st.shared.v4.f32"] == 1
-    assert report.counts.shared_wavefronts == report.counts.shared_wavefronts_ideal == 8
 
 
 def test_more_shared_memory_than_a_kernel_may_declare():
@@ -146,17 +138,13 @@ def halves(values, kind):
     return values.astype(np.float16).view(np.uint16) if kind == "f16" else (values.view(np.uint32) >> 16).astype("u2")
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_a_product_on_tensor_cores(kind):
+def test_products_on_tensor_cores():
     a, b, c = floats(16, 16), floats(16, 8), floats(16, 8)
-    out = np.full((16, 8), np.nan, np.float32)
-    run({"f16": tile_f16, "bf16": tile_bf16}[kind], (32,), halves(a, kind), halves(b.T.copy(), kind), c, out)
-    np.testing.assert_array_equal(out, a @ b + c)
-
-
-def test_a_product_in_tf32():
+    for kind, tile in (("f16", tile_f16), ("bf16", tile_bf16)):
+        out = np.full((16, 8), np.nan, np.float32)
+        run(tile, (32,), halves(a, kind), halves(b.T.copy(), kind), c, out)
+        np.testing.assert_array_equal(out, a @ b + c)
     a, b = floats(16, 8), floats(8, 8)
-    out = np.full((16, 8), np.nan, np.float32)
     run(tile_tf32, (32,), a, b, out)
     np.testing.assert_array_equal(out, a @ b)
 
@@ -172,53 +160,21 @@ def test_asynchronous_copies():
 # ---- planted mistakes, each found in its line --------------------------------------------------------------------
 
 
-def line_of(k, mark):
-    """The number of the source line that holds a mark."""
-    lines, first = inspect.getsourcelines(k.function)
-    (found,) = [first + number for number, line in enumerate(lines) if f"# {mark}" in line]
-    return found
-
-
-def planted(k, kind, mark, block, *arguments, **options):
-    """The mistake is found, in the line marked so, and it is the only kind that is found."""
-    report = interpret(k, options.pop("grid", (1,)), block, arguments, **options)
-    assert {fault.kind for fault in report.faults} == {kind}, [str(fault) for fault in report.faults]
-    assert line_of(k, mark) in {fault.line.line for fault in report.faults}
-    assert all(str(fault.line.line) in str(fault) for fault in report.faults)
-
-
-def test_finds_accesses_out_of_bounds():
-    planted(shifted, "out of bounds", "load", (32,), floats(32), empty(32, np.float32), 1)
-    planted(shifted, "out of bounds", "load", (32,), floats(32), empty(32, np.float32), -1)
-    planted(shifted, "out of bounds", "store", (32,), floats(33), empty(31, np.float32), 1)
-    planted(past_shared, "out of bounds", "here", (32,), empty(32, np.float32), shared=0)
-
-
-def test_finds_misaligned_accesses():
-    planted(fours, "misaligned", "load", (8,), floats(33)[1:], empty(32, np.float32))
-
-
-def test_finds_races():
-    planted(no_barrier, "shared race", "read", (64,), floats(64), empty(64, np.float32))
-    planted(one_cell, "shared race", "write", (32,), floats(32), empty(32, np.float32))
-
-
-def test_finds_barriers_that_some_threads_miss():
-    planted(half_a_barrier, "divergent barrier", "here", (64,), floats(64), empty(64, np.float32))
-
-
-def test_finds_reads_of_memory_that_nobody_wrote():
-    planted(unwritten, "unwritten read", "read", (32,), empty(32, np.float32))
-    planted(shifted, "unwritten read", "load", (32,), empty(32, np.float32), empty(32, np.float32), 0)
-    assert not interpret(shifted, (1,), (32,), (array(floats(32)), empty(32, np.float32), 0)).faults
-
-
-def test_finds_a_wait_that_lets_a_copy_go_on():
-    planted(lax, "cp.async wait", "read", (16,), floats(64), empty(64, np.float32))
-
-
-def test_finds_blocks_that_write_one_word():
-    planted(shifted, "global race", "store", (32,), floats(32), empty(32, np.float32), 0, grid=(2,))
+def test_finds_mistakes_in_their_source_lines():
+    for k, kind, mark, threads, arguments, grid in (
+        (shifted, "out of bounds", "load", 32, (floats(32), empty(32), 1), 1),
+        (shifted, "out of bounds", "store", 32, (floats(33), empty(31), 1), 1),
+        (shifted, "unwritten read", "load", 32, (empty(32), empty(32), 0), 1),
+        (shifted, "global race", "store", 32, (floats(32), empty(32), 0), 2),
+        (fours, "misaligned", "load", 8, (floats(33)[1:], empty(32)), 1),
+        (no_barrier, "shared race", "read", 64, (floats(64), empty(64)), 1),
+        (lax, "cp.async wait", "read", 16, (floats(64), empty(64)), 1),
+    ):
+        faults = interpret(k, grid, threads, arguments).faults
+        assert {fault.kind for fault in faults} == {kind}, [str(fault) for fault in faults]
+        lines, first = inspect.getsourcelines(k.function)
+        (number,) = [first + i for i, line in enumerate(lines) if f"# {mark}" in line]
+        assert number in {fault.line.line for fault in faults} and str(number) in str(faults[0])
 
 
 # ---- the kernels -------------------------------------------------------------------------------------------------
@@ -229,16 +185,6 @@ def fours(x, out):
     i = i32(cuda.threadIdx.x * 4)
     v = load4(x, i)  # load
     store4(out, i, (v[3], v[2], v[1], v[0]))
-
-
-@kernel("f32* x, f32* out", threads=32)
-def through_shared(x, out):
-    """Rows of four are read backwards."""
-    tile = cuda.shared.array(32 * 4, f32, alignment=16)
-    i = i32(cuda.threadIdx.x * 4)
-    store4(tile, i, load4(x, i))
-    cuda.syncthreads()
-    store4(out, i, load4(tile, 124 - i))
 
 
 @kernel("f32* x, f32* out, i32 n", threads=256)
@@ -388,45 +334,9 @@ def shifted(x, out, n):
     out[i] = v  # store
 
 
-@kernel("f32* out", threads=32)
-def past_shared(out):
-    tile = cuda.shared.array(16, f32)
-    i = i32(cuda.threadIdx.x)
-    tile[i] = f32(1)  # here
-    cuda.syncthreads()
-    out[i] = tile[i % 16]
-
-
 @kernel("f32* x, f32* out", threads=64)
 def no_barrier(x, out):
     tile = cuda.shared.array(64, f32)
     i = i32(cuda.threadIdx.x)
     tile[i] = x[i]
     out[i] = tile[63 - i]  # read
-
-
-@kernel("f32* x, f32* out", threads=32)
-def one_cell(x, out):
-    tile = cuda.shared.array(1, f32)
-    i = i32(cuda.threadIdx.x)
-    tile[0] = x[i]  # write
-    cuda.syncthreads()
-    out[i] = tile[0]
-
-
-@kernel("f32* x, f32* out", threads=64)
-def half_a_barrier(x, out):
-    i = i32(cuda.threadIdx.x)
-    if i < 32:
-        return
-    cuda.syncthreads()  # here
-    out[i] = x[i]
-
-
-@kernel("f32* out", threads=32)
-def unwritten(out):
-    tile = cuda.shared.array(33, f32)
-    i = i32(cuda.threadIdx.x)
-    tile[i] = f32(1)
-    cuda.syncthreads()
-    out[i] = tile[i + 1]  # read

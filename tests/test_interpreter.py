@@ -217,9 +217,6 @@ def test_atomic_operations_in_the_order_of_threads():
     assert old[:, 0].tolist() == list(range(40))
     assert old[:, 1].tolist() == [i % 10 for i in range(40)]
     assert old[:, 2].tolist() == [0] + [77] * 39 and old[:, 3].tolist() == [0, *range(39)]
-
-
-def test_blocks_share_atomics_in_global_memory():
     total = np.zeros(1, np.uint64)
     run("red.global.add.u64 [%rd0], 3;", (100,), (50,), total)
     assert total[0] == 15000
@@ -253,15 +250,3 @@ def test_what_orders_or_hints_changes_nothing():
     out = np.zeros(1, np.uint32)
     run(body, (1,), (1,), out)
     assert out.tolist() == [1]
-
-
-def test_which_lanes_are_active():
-    body = """
-    and.b32 %r41, %r40, 3; setp.eq.u32 %p1, %r41, 0; mov.u32 %r1, 0;
-    @%p1 bra OUT;
-    activemask.b32 %r1; elect.sync %r2|%p2, 0xeeeeeeee; selp.u32 %r3, 100, 0, %p2; add.u32 %r2, %r2, %r3;
-    OUT: """
-    store = at("%rd0", size=8) + "st.global.v2.u32 [%rd50], {%r1, %r2};"
-    out = empty((32, 2), np.uint32)
-    run(GLOBAL_INDEX + "mov.u32 %r2, 9;" + body + store, (1,), (32,), out)
-    assert out.tolist() == [[0, 9] if i % 4 == 0 else [0xEEEEEEEE, 101 if i == 1 else 1] for i in range(32)]

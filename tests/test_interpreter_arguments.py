@@ -100,7 +100,7 @@ def test_a_kernel_that_names_its_parameters():
         ("add.rz.f64 %fd1, %fd2, %fd3;", "rounds with .rz, which is known for f32 alone"),
         ("add.u64 %r1, %rd2, %rd3;", "writes 8 bytes to a register of 4"),
         ("ld.shared::cluster.u32 %r1, [%r2];", "has the modifier .shared::cluster, which is not known"),
-        ("prmt.b32.f4e %r1, %r2, %r3, %r4;", "has a mode that is not known"),
+        ("prmt.b32.f4e %r1, %r2, %r3, %r4;", "has the modifier .f4e, which is not known"),
         ("cvt.rn.f32.f64 %f1;", "has 0 sources, wants 1"),
         ("st.global.u32 [%rd0];", "has a form that is not known"),
         ("shfl.idx.b32 %r1, %r2, 0, 31;", "lacks .sync"),

@@ -167,7 +167,7 @@ def test_maps_that_the_driver_would_refuse(name):
 
 
 @pytest.mark.parametrize("text", [
-    BOX.replace("2d", "3d"), BOX.replace("[%rd1, {%r2, %r3}]", "[%rd1]"), "mbarrier.inval.shared.b64 [%r32];",
+    BOX.replace("2d", "3d"), BOX.replace("[%rd1, {%r2, %r3}]", "[%rd1]"),
     "mbarrier.arrive.shared.b64 %rd3, [%r32];", "mbarrier.try_wait.shared.b64 %p1, [%r32], %rd3;",
 ])  # fmt: skip
 def test_forms_that_are_not_known_are_refused(text):

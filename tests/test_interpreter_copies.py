@@ -12,48 +12,33 @@ AGAIN = "add.u32 %r36, %r33, 512;\ncp.async.ca.shared.global [%r36], [%rd30], 4;
 READ = "ld.shared.f32 %f1, [{0}];\nst.global.f32 [%rd31], %f1;"
 
 
-def test_waits_for_asynchronous_copies():
-    own = READ.format("%r33")
-    message = "under way (PTX:"
-    wants = "wants cp.async.wait_group 0 or less, and that thread has not waited"
-    found(START + own, "ld.shared", "cp.async wait", wants, X, empty(64))
-    report = found(START + AGAIN + "cp.async.wait_group 2;\n" + own, "ld.shared", "cp.async wait",
-                   "wants cp.async.wait_group 1 or less, the last wait of that thread is 'cp.async.wait_group 2'",
-                   X, empty(64))  # fmt: skip
-    assert np.isnan(report.outputs["1"]).all()
-    found(START.replace("cp.async.commit_group;", "") + "cp.async.wait_group 0;\n" + own, "ld.shared", "cp.async wait",
-          "in no committed group yet", X, empty(64))  # fmt: skip
-    found(START + "st.shared.f32 [%r33], %f10;", "st.shared", "cp.async wait", message, X, empty(64))
-    found(START + AGAIN.replace("512", "0"), "cp.async.ca.shared.global [%r36]", "cp.async wait", message, X, empty(64))
-    for body in (START + AGAIN + "cp.async.wait_group 1;\n", START + "cp.async.wait_all;\n"):
-        out = empty(64)
-        clean(body + own, X, out)
-        assert np.array_equal(out, X)
-    clean(START, X, empty(64))
-
-
-def test_copies_are_waited_for_by_the_thread_that_started_them():
-    other = READ.format("%r35")
+def test_copies_are_waited_for():
+    """By the thread that started them, before a barrier lets others read; else the fault names the wait it wants."""
+    own, other, wait = READ.format("%r33"), READ.format("%r35"), "cp.async.wait_group {};\n"
     late = "@%p11 bra PAST;\ncp.async.wait_group 0;\nPAST: bar.sync 0;\n"
-    found(
-        START + late + other,
-        "ld.shared",
-        "cp.async wait",
-        "thread (0, 0, 0) of block (0, 0, 0) is under way",
-        X,
-        empty(64),
-    )
-    found(
-        START + "cp.async.wait_group 0;\n" + other,
-        "ld.shared",
-        "shared race",
-        "which another thread wrote",
-        X,
-        empty(64),
-    )
-    out = empty(64)
-    clean(START + "cp.async.wait_group 0;\nbar.sync 0;\n" + other, X, out)
-    assert np.array_equal(out, X.reshape(32, 2)[:, ::-1].reshape(-1))
+    open_group = START.replace("cp.async.commit_group;", "") + wait.format(0)
+    twice = AGAIN.replace("512", "0")
+    for body, part, kind, message in (
+        (START + own, "ld.shared", "cp.async wait", "under way (PTX:"),
+        (START + own, "ld.shared", "cp.async wait", "wants cp.async.wait_group 0 or less"),
+        (START + AGAIN + wait.format(2) + own, "ld.shared", "cp.async wait", "wants cp.async.wait_group 1 or less"),
+        (open_group + own, "ld.shared", "cp.async wait", "in no committed group yet"),
+        (START + "st.shared.f32 [%r33], %f10;", "st.shared", "cp.async wait", "under way (PTX:"),
+        (START + twice, "cp.async.ca.shared.global [%r36]", "cp.async wait", "under way (PTX:"),
+        (START + late + other, "ld.shared", "cp.async wait", "thread (0, 0, 0) of block (0, 0, 0) is under way"),
+        (START + wait.format(0) + other, "ld.shared", "shared race", "which another thread wrote"),
+    ):
+        report = found(body, part, kind, message, X, empty(64))
+        assert kind == "shared race" or "1" not in report.outputs or np.isnan(report.outputs["1"]).any()
+    for body, wanted in (
+        (START + AGAIN + wait.format(1) + own, X),
+        (START + "cp.async.wait_all;\n" + own, X),
+        (START + wait.format(0) + "bar.sync 0;\n" + other, X.reshape(32, 2)[:, ::-1].reshape(-1)),
+    ):
+        out = empty(64)
+        clean(body, X, out)
+        assert np.array_equal(out, wanted)
+    clean(START, X, empty(64))
 
 
 def test_data_arrives_at_the_wait_so_a_barrier_before_it_is_too_early():

@@ -7,6 +7,7 @@ from minigrad_kernels.interpreter import empty, interpret
 
 from .ptx import kernel, line_of
 
+RANDOM = np.random.default_rng(20)
 BUFFER = ".shared .align 16 .b8 buffer[8192];"
 
 
@@ -29,30 +30,16 @@ def strided(step, width=1, operation="ld"):
     return address + access
 
 
-@pytest.mark.parametrize(
-    "step, width, touched, least",
-    [
-        (1, 1, 4, 4),  # 32 neighbours: 128 bytes
-        (2, 1, 8, 4),
-        (8, 1, 32, 4),
-        (32, 1, 32, 4),
-        (0, 1, 1, 1),  # one float for all
-        (2, 2, 8, 8),
-        (4, 4, 16, 16),
-        (8, 4, 32, 16),
-        (4, 2, 16, 8),
-    ],
-)
-@pytest.mark.parametrize("operation", ["ld", "st"])
-def test_sectors_of_global_memory(step, width, touched, least, operation):
-    x = np.zeros(1024, np.float32)
-    counts = counts_of(strided(step, width, operation), x)
-    assert (counts.global_sectors, counts.global_sectors_ideal) == (touched, least)
-    load, store = (counts.global_load_sectors, counts.global_store_sectors)
-    assert (load, store) == ((touched, 0) if operation == "ld" else (0, touched))
-    asked, moved = (counts.bytes_loaded, counts.sector_bytes_loaded) if operation == "ld" else (
-        counts.bytes_stored, counts.sector_bytes_stored)  # fmt: skip
-    assert asked == {"0": 32 * 4 * width} and moved == {"0": 32 * touched}
+def test_sectors_and_bytes_by_hand():
+    """(floats between threads, floats of a thread, sectors, fewest)"""
+    for step, width, touched, least in ((1, 1, 4, 4), (2, 1, 8, 4), (32, 1, 32, 4), (0, 1, 1, 1), (8, 4, 32, 16)):
+        for operation, sides in (("ld", ("load", "store")), ("st", ("store", "load"))):
+            counts = vars(counts_of(strided(step, width, operation), np.zeros(1024, np.float32)))
+            found = [(counts[f"global_{side}_sectors"], counts[f"global_{side}_sectors_ideal"]) for side in sides]
+            assert found == [(touched, least), (0, 0)]
+            past = {"ld": "loaded", "st": "stored"}[operation]
+            assert counts[f"bytes_{past}"] == {"0": 32 * 4 * width}
+            assert counts[f"sector_bytes_{past}"] == {"0": 32 * touched}
 
 
 def test_bytes_and_sectors_of_two_arrays_in_one_memory_are_told_apart():
@@ -61,17 +48,6 @@ def test_bytes_and_sectors_of_two_arrays_in_one_memory_are_told_apart():
     body = "setp.lt.u32 %p1, %r30, 16; selp.b64 %rd3, %rd0, %rd1, %p1; and.b32 %r32, %r30, 15;"
     counts = counts_of(body + "mad.wide.u32 %rd30, %r32, 4, %rd3; ld.global.f32 %f1, [%rd30];", both[:16], both[96:])
     assert counts.bytes_loaded == {"0": 64, "1": 64} and counts.sector_bytes_loaded == {"0": 64, "1": 64}
-
-
-def test_a_shifted_row_takes_one_sector_more():
-    counts = counts_of(strided(1), np.zeros(40, np.float32)[1:])
-    assert (counts.global_sectors, counts.global_sectors_ideal) == (5, 4)
-
-
-@pytest.mark.parametrize("threads, sectors", [(1, 1), (8, 1), (9, 2), (33, 5), (50, 7)])
-def test_sectors_of_warps_that_are_not_whole(threads, sectors):
-    counts = counts_of(strided(1), np.zeros(64, np.float32), block=(threads,))
-    assert (counts.global_sectors, counts.global_sectors_ideal) == (sectors, sectors)
 
 
 def test_sectors_in_divergent_code():
@@ -84,47 +60,63 @@ def test_sectors_in_divergent_code():
     assert counts.global_sectors == 1 and counts.instructions["ld.global.f32"] == 1
 
 
-def shared(step, width=1):
-    registers = {1: "%f1", 2: "{%f1, %f1}", 4: "{%f1, %f1, %f1, %f1}"}[width]
-    kind = {1: "f32", 2: "v2.f32", 4: "v4.f32"}[width]
-    return f"mad.lo.u32 %r32, %r30, {step}, %r31;\nst.shared.{kind} [%r32], {registers};"
+WIDTHS = {1: ("u8", "%r1"), 2: ("u16", "%rs1"), 4: ("u32", "%r1"), 8: ("u64", "%rd9"), 16: ("v2.u64", "{%rd9, %rd10}")}
 
 
-@pytest.mark.parametrize(
-    "step, width, passes, least",
-    [
-        (4, 1, 1, 1),
-        (8, 1, 2, 1),
-        (12, 1, 1, 1),  # odd numbers of words have no conflicts
-        (64, 1, 16, 1),
-        (128, 1, 32, 1),
-        (132, 1, 1, 1),  # a row padded by one word
-        (8, 2, 2, 2),  # half a warp in a pass
-        (16, 2, 4, 2),
-        (128, 2, 32, 2),
-        (16, 4, 4, 4),  # a quarter of a warp in a pass
-        (32, 4, 8, 4),
-        (128, 4, 32, 4),
-        (144, 4, 4, 4),
-    ],
-)
-def test_bank_conflicts(step, width, passes, least):
-    counts = counts_of(shared(step, width))
-    assert (counts.shared_wavefronts, counts.shared_wavefronts_ideal) == (passes, least)
+def model(places, size):
+    """(sectors, fewest, passes, fewest) of one warp's accesses to bytes, from the rules of the hardware."""
+    touched = {place + i for place in places.values() for i in range(size)}
+    passes = fewest = 0
+    together = 32 // max(size // 4, 1)
+    for first in range(0, 32, together):
+        here = [place for lane, place in places.items() if first <= lane < first + together]
+        words = {byte // 4 for place in here for byte in range(place, place + size)}
+        passes += max((sum(word % 32 == bank for word in words) for bank in range(32)), default=0)
+        fewest += bool(here)
+    return len({byte // 32 for byte in touched}), -(-len(touched) // 32), passes, fewest
+
+
+@pytest.mark.parametrize("size", WIDTHS)
+@pytest.mark.parametrize("threads", [32, 70, 160])
+def test_counts_of_random_accesses(size, threads):
+    """Strides from 0 to 33, or no order at all, by some of the threads."""
+    kind, register = WIDTHS[size]
+    body = f"""
+    mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;
+    mad.wide.u32 %rd30, %r30, 4, %rd1;
+    ld.global.s32 %r32, [%rd30];
+    setp.lt.s32 %p1, %r32, 0;
+    @%p1 bra END;
+    add.u32 %r33, %r31, %r32;
+    cvt.u64.u32 %rd31, %r32;
+    add.u64 %rd31, %rd31, %rd0;
+    ld.global.{kind} {register}, [%rd31];
+    st.shared.{kind} [%r33], {register};
+    END:
+    """
+    text = kernel(body, "u64 u64", ".shared .align 16 .b8 buffer[16384];")
+    for stride in (*range(34), None):
+        number = np.arange(threads) * stride if stride is not None else RANDOM.integers(0, 16384 // size, threads)
+        places = (number * size % 16384).astype(np.int32)
+        places[RANDOM.random(threads) < RANDOM.choice([0, 0.1, 0.5, 0.95])] = -1
+        counts = interpret(text, (1,), (threads,), (np.zeros(16384, np.uint8), places)).counts
+        warps = [{i: int(p) for i, p in enumerate(places[w : w + 32]) if p >= 0} for w in range(0, threads, 32)]
+        wanted = np.sum([model(warp, size) for warp in warps], axis=0)
+        table = -(-threads * 4 // 32)
+        found = (counts.global_sectors - table, counts.global_sectors_ideal - table)
+        assert (*found, counts.shared_wavefronts, counts.shared_wavefronts_ideal) == tuple(wanted), (stride, places)
 
 
 def test_lanes_that_read_one_word_share_it():
     fill = "mad.lo.u32 %r32, %r30, 4, %r31; st.shared.f32 [%r32], %f1; bar.sync 0;\n"
-    for body, passes in (
-        ("ld.shared.f32 %f2, [%r31];", 1),
-        ("shr.u32 %r33, %r30, 1; mad.lo.u32 %r33, %r33, 4, %r31; ld.shared.f32 %f2, [%r33];", 1),
-        ("ld.shared.v4.f32 {%f2, %f3, %f4, %f5}, [%r31];", 4),
-        ("mad.lo.u32 %r33, %r30, 1, %r31; ld.shared.u8 %rs1, [%r33];", 1),
-        ("setp.lt.u32 %p1, %r30, 5; @%p1 ld.shared.v4.f32 {%f2, %f3, %f4, %f5}, [%r31];", 1),
-    ):
+    for body, passes in (("ld.shared.f32 %f2, [%r31];", 1), ("ld.shared.v4.f32 {%f2, %f3, %f4, %f5}, [%r31];", 4)):
         counts = counts_of(fill + body)
-        assert counts.shared_wavefronts - 1 == passes, body
-        assert counts.shared_wavefronts_ideal - 1 == passes, body
+        assert counts.shared_wavefronts - 1 == counts.shared_wavefronts_ideal - 1 == passes, body
+
+
+def test_barriers_under_a_predicate_count():
+    text = kernel("mov.u32 %r30, %tid.x; setp.lt.u32 %p1, %r30, 64; @%p1 bar.sync 0;")
+    assert interpret(text, (1,), (64,), ()).counts.instructions["bar.sync"] == 2
 
 
 def test_instructions_by_warp_and_line():

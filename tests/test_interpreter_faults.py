@@ -1,6 +1,7 @@
 """Planted mistakes of every kind are found, in their line; the same kernels put right are clean."""
 
 import numpy as np
+import pytest
 
 from minigrad_kernels.interpreter import address, array, empty, interpret
 
@@ -42,71 +43,53 @@ def clean(body, *arguments, **options):
 COPY = "ld.global.f32 %f1, [%rd30{0}];\nst.global.f32 [%rd31{1}], %f1;"
 
 
-def test_global_memory_out_of_bounds():
+WIDE = "ld.global.v2.f32 {%f1, %f2}, [%rd30];\nst.global.f32 [%rd31], %f1;"
+LOCAL = ".local .align 4 .b8 mine[8]; mov.u64 %rd9, mine;\nst.local.f32 [%rd9+{}], %f10;"
+OUT, BENT = "out of bounds", "misaligned"
+WHOLE, BOTH = np.zeros(96, np.float32), np.zeros(160, np.float32)
+FEW = "setp.eq.u32 %p1, %r30, 3;\n@%p1 mov.u64 %rd30, 0;" + COPY.format("", "")
+# What, where the fault is, its kind, what it says, arguments, threads.
+ADDRESSES = [
+    (COPY.format("+4", ""), "ld.global", OUT, "byte 256 of 0, which has 256; thread (63, 0, 0) of block (0, 0, 0)",
+     (X, empty(64)), 64),
+    (COPY.format("+-4", ""), "ld.global", OUT, "byte -4 of 0", (X, empty(64)), 64),
+    (COPY.format("", ""), "ld.global", OUT, "and 31 more", (X[:32], empty(64)), 64),
+    (COPY.format("", ""), "ld.global", OUT, "byte 0 of 0, which has 0", (X[:0], empty(64)), 64),
+    (COPY.format("+4", ""), "ld.global", OUT, "byte 256 of 0, which has 256", (WHOLE[16:80], empty(64)), 64),
+    (COPY.format("+-4", ""), "ld.global", OUT, "byte -4 of 0", (BOTH[96:], BOTH[:64]), 64),
+    (COPY.format("", ""), "ld.global", OUT, "a null pointer", (0, empty(64)), 64),
+    (COPY.format("", ""), "ld.global", OUT, "belongs to no array", (1 << 60, empty(64)), 64),
+    (FEW, "ld.global", OUT, "a null pointer or close to it; thread (3, 0, 0)", (X, empty(64)), 64),
+    (WIDE, "ld.global.v2", BENT, "which is no multiple of 8; thread (1, 0, 0)", (np.zeros(66, "f4"), empty(64)), 64),
+    (COPY.format("+2", ""), "ld.global", BENT, "no multiple of 4", (np.zeros(66, "f4"), empty(64)), 64),
+    ("st.shared.v4.f32 [%r33], {%f1, %f1, %f1, %f1};", "st.shared", BENT, "no multiple of 16", (), 2),
+    ("st.shared.f32 [%r33+960], %f10;", "st.shared", OUT, "byte 1024 of 1024 bytes of shared memory", (), 64),
+    ("st.shared.f32 [%r33+-4], %f10;", "st.shared", OUT, "byte -4 of 1024", (), 64),
+    ("mov.u32 %r1, 0;\nst.shared.f32 [%r1], %f10;", "st.shared", OUT, "byte -1024", (), 1),
+    (LOCAL.format(8), "st.local", OUT, "byte 8 of 8 bytes of local memory", (), 64),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body, part, kind, message, arguments, threads", ADDRESSES)
+def test_addresses_that_are_wrong(body, part, kind, message, arguments, threads):
+    found(body, part, kind, message, *arguments, block=(threads,))
+
+
+def test_what_is_out_of_bounds_is_left_out():
+    """Other lanes go on. The bounds are those of the view that was passed."""
     out = empty(64)
-    message = "reads 4 bytes at byte 256 of 0, which has 256; thread (63, 0, 0) of block (0, 0, 0)"
-    report = found(COPY.format("+4", ""), "ld.global", "out of bounds", message, X, out)
-    assert np.array_equal(report.outputs["1"][:63], X[1:]) and np.isnan(out[63])
-    found(COPY.format("+-4", ""), "ld.global", "out of bounds", "byte -4 of 0", X, empty(64))
-    found(COPY.format("", ""), "ld.global", "out of bounds", "and 31 more", X[:32], empty(64))
+    found(COPY.format("+4", ""), "ld.global", OUT, "", X, out)
+    assert np.array_equal(out[:63], X[1:]) and np.isnan(out[63])
     out = np.full(64, 9, np.float32)
-    found(
-        COPY.format("", "+128"),
-        "st.global",
-        "out of bounds",
-        "thread (32, 0, 0) of block (0, 0, 0) and 31 more",
-        X,
-        out,
-    )
-    assert out.tolist() == [9] * 32 + list(range(32)), "bad stores are dropped"
-    clean(COPY.format("", ""), X, empty(64))
-
-
-def test_the_bounds_are_those_of_the_view_that_was_passed():
-    whole = np.zeros(96, np.float32)
-    found(COPY.format("+4", ""), "ld.global", "out of bounds", "byte 256 of 0, which has 256", whole[16:80], empty(64))
-    clean(COPY.format("+4", ""), whole[16:81], empty(64))
-    clean(COPY.format("", ""), whole[32:], empty(64))
-    both = np.zeros(160, np.float32)
-    clean(COPY.format("", ""), both[96:], both[:64])
-    found(COPY.format("+-4", ""), "ld.global", "out of bounds", "byte -4 of 0", both[96:], both[:64])
-    found(COPY.format("", ""), "ld.global", "out of bounds", "byte 0 of 0, which has 0", X[:0], empty(64))
-
-
-def test_addresses_that_lead_nowhere():
-    found(COPY.format("", ""), "ld.global", "out of bounds", "a null pointer", 0, empty(64))
-    found(COPY.format("", ""), "ld.global", "out of bounds", "belongs to no array", 1 << 60, empty(64))
-    body = "setp.lt.u32 %p1, %r30, 3;\n@%p1 mov.u64 %rd30, 0;" + COPY.format("", "")
-    out = empty(64)
-    found(body, "ld.global", "out of bounds", "and 2 more", X, out)
-    assert np.array_equal(out[3:], X[3:]), "lanes that read elsewhere go on"
-
-
-def test_misaligned_access():
-    wide = "ld.global.v2.f32 {%f1, %f2}, [%rd30];\nst.global.f32 [%rd31], %f1;"
-    found(
-        wide, "ld.global.v2", "misaligned", "which is no multiple of 8; thread (1, 0, 0)", np.zeros(66, "f4"), empty(64)
-    )
-    found(COPY.format("+2", ""), "ld.global", "misaligned", "no multiple of 4", np.zeros(66, "f4"), empty(64))
-    found("st.shared.v4.f32 [%r33], {%f1, %f1, %f1, %f1};", "st.shared", "misaligned", "no multiple of 16",
-          block=(2,))  # fmt: skip
-    even = "and.b32 %r30, %r30, 62;\nmad.wide.u32 %rd30, %r30, 4, %rd0;" + wide
-    clean(even, X, empty(64))
-
-
-def test_shared_and_local_memory_out_of_bounds():
-    found(
-        "st.shared.f32 [%r33+960], %f10;",
-        "st.shared",
-        "out of bounds",
-        "byte 1024 of 1024 bytes of shared memory; thread (16",
-    )
-    found("st.shared.f32 [%r33+-4], %f10;", "st.shared", "out of bounds", "byte -4 of 1024")
-    found("mov.u32 %r1, 0;\nst.shared.f32 [%r1], %f10;", "st.shared", "out of bounds", "byte -1024", block=(1,))
-    local = ".local .align 4 .b8 mine[8]; mov.u64 %rd9, mine;\nst.local.f32 [%rd9+{}], %f10;"
-    found(local.format(8), "st.local", "out of bounds", "byte 8 of 8 bytes of local memory")
-    clean(local.format(4))
-    clean("st.shared.f32 [%r33+768], %f10;")
+    found(COPY.format("", "+128"), "st.global", OUT, "thread (32, 0, 0) of block (0, 0, 0) and 31 more", X, out)
+    assert out.tolist() == [9] * 32 + list(range(32))
+    for body, *arguments in (
+        (COPY.format("", ""), X, empty(64)), (COPY.format("+4", ""), WHOLE[16:81], empty(64)),
+        (COPY.format("", ""), WHOLE[32:], empty(64)), (COPY.format("", ""), BOTH[96:], BOTH[:64]),
+        ("and.b32 %r30, %r30, 62;\nmad.wide.u32 %rd30, %r30, 4, %rd0;" + WIDE, X, empty(64)),
+        (LOCAL.format(4),), ("st.shared.f32 [%r33+768], %f10;",),
+    ):  # fmt: skip
+        clean(body, *arguments)
 
 
 def test_read_only_arrays():
@@ -155,44 +138,39 @@ def test_unwritten_global_memory():
 FILL = "st.shared.f32 [%r33], %f10;\n"
 
 
-def test_shared_races():
-    read, write = "ld.shared.f32 %f1, [%r35];\n", "st.shared.f32 [%r33], %f2;\n"
-    barrier = "bar.sync 0;\n"
-    found(FILL + read, "ld.shared", "shared race", "which another thread wrote (PTX:")
-    clean(FILL + barrier + read)
-    after_read = "which another thread read, with no barrier between"
-    found(FILL + barrier + read + write, "%f2", "shared race", after_read)
-    clean(FILL + barrier + read + barrier + write)
-    found("st.shared.f32 [%r32], %f10;", "st.shared", "shared race", "in the same instruction; thread (0, 0, 0)")
-    found("@%p11 st.shared.f32 [%r32], %f10;\n", "st.shared", "shared race", "in the same instruction")
-    clean("@%p11 st.shared.f32 [%r33], %f10;")
-    clean(FILL + "ld.shared.f32 %f1, [%r33];\n" + write)
+READ, WRITE, MEET = "ld.shared.f32 %f1, [%r35];\n", "st.shared.f32 [%r33], %f2;\n", "bar.sync 0;\n"
+ORDER = "bar.warp.sync 0xffffffff;\n"
+OTHER = "xor.b32 %r36, %r33, 128;\n" + FILL + "{}ld.shared.f32 %f1, [%r36];"  # of the other warp
+PAIRS = "shr.u32 %r37, %r30, 1;\nadd.u32 %r36, %r32, %r37;\nst.shared.u8 [%r36], %r30;"
+CLEAR = "setp.eq.u32 %p1, %r30, 0; @%p1 st.shared.u32 [%r32], %r30; bar.sync 0;\n"
+COUNT = "red.shared.add.u32 [%r32], 1;\n"
+WROTE, WAS_READ, TOGETHER = "which another thread wrote", "which another thread read", "in the same instruction"
+RACES = [
+    (FILL + READ, "ld.shared", f"{WROTE} (PTX:"),
+    (FILL + MEET + READ + WRITE, "%f2", f"{WAS_READ}, with no barrier between"),
+    ("st.shared.f32 [%r32], %f10;", "st.shared", f"{TOGETHER}; thread (0, 0, 0)"),
+    ("@%p11 st.shared.f32 [%r32], %f10;\n", "st.shared", TOGETHER),
+    (FILL + ORDER + READ + WRITE, "%f2", WAS_READ),
+    (FILL + ORDER + WRITE + READ, "ld.shared", WROTE),
+    (OTHER.format(ORDER), "ld.shared", WROTE),
+    (PAIRS, "st.shared", TOGETHER),
+    (CLEAR + COUNT + "ld.shared.u32 %r1, [%r32];", "ld.shared", WROTE),
+    (CLEAR + "ld.shared.u32 %r1, [%r32];\n" + COUNT, "red.shared", WAS_READ),
+]
 
 
-def test_races_within_a_warp():
-    order = "bar.warp.sync 0xffffffff;\n"
-    read, write = "ld.shared.f32 %f1, [%r35];\n", "st.shared.f32 [%r33], %f2;\n"
-    found(FILL + read, "ld.shared", "shared race", "which another thread wrote")
-    found(FILL + order + read + write, "%f2", "shared race", "which another thread read")
-    clean(FILL + order + read + order + write)
-    found(FILL + order + write + read, "ld.shared", "shared race", "which another thread wrote")
-    other_warp = "xor.b32 %r36, %r33, 128;\n" + FILL + "{}ld.shared.f32 %f1, [%r36];"
-    found(other_warp.format(order), "ld.shared", "shared race", "which another thread wrote")
-    clean(other_warp.format("bar.sync 0;\n"))
+@pytest.mark.parametrize("body, part, message", RACES)
+def test_shared_races(body, part, message):
+    found(body, part, "shared race", message)
 
 
-def test_races_of_single_bytes():
-    bytes_ = "add.u32 %r36, %r32, %r30;\n{0} {1};\nst.shared.u8 [%r36], %r30;"
-    clean(bytes_.format("and.b32", "%r37, %r30, 1"))
-    pairs = "shr.u32 %r37, %r30, 1;\nadd.u32 %r36, %r32, %r37;\nst.shared.u8 [%r36], %r30;"
-    found(pairs, "st.shared", "shared race", "in the same instruction")
-
-
-def test_atomics_do_not_race_with_each_other():
-    clear = "setp.eq.u32 %p1, %r30, 0; @%p1 st.shared.u32 [%r32], %r30; bar.sync 0;\n"
-    clean(clear + "red.shared.add.u32 [%r32], 1;\nbar.sync 0;\nld.shared.u32 %r1, [%r32];")
-    found(clear + "red.shared.add.u32 [%r32], 1;\nld.shared.u32 %r1, [%r32];", "ld.shared", "shared race", "wrote")
-    found(clear + "ld.shared.u32 %r1, [%r32];\nred.shared.add.u32 [%r32], 1;", "red.shared", "shared race", "read")
+@pytest.mark.parametrize("body", [
+    FILL + MEET + READ, FILL + MEET + READ + MEET + WRITE, "@%p11 st.shared.f32 [%r33], %f10;",
+    FILL + "ld.shared.f32 %f1, [%r33];\n" + WRITE, FILL + ORDER + READ + ORDER + WRITE, OTHER.format(MEET),
+    "add.u32 %r36, %r32, %r30;\nst.shared.u8 [%r36], %r30;", CLEAR + COUNT + MEET + "ld.shared.u32 %r1, [%r32];",
+])  # fmt: skip
+def test_what_is_no_race(body):
+    clean(body)
 
 
 def test_races_between_blocks():

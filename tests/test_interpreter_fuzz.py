@@ -6,7 +6,7 @@ Where no compiler is installed there is nothing to interpret.
 import numpy as np
 import pytest
 
-from minigrad_kernels.interpreter import array, empty, interpret
+from minigrad_kernels.interpreter import empty, interpret
 from minigrad_kernels.toolchain.cuda import compiler
 
 from . import ptx, random_programs
@@ -79,73 +79,6 @@ def test_mathematics(kind):
         error = np.abs(mine[real] - exact[real]) / np.spacing(np.abs(right[real]))
         allowed = single if kind == "f32" else double  # of ulp of the rounded result, hence half a one more
         assert error.max() <= allowed + 0.5, (name, float(error.max()), given[real][error.argmax()])
-
-
-# ---- counts ------------------------------------------------------------------------------------------------------
-
-WIDTHS = {1: ("u8", "%r1"), 2: ("u16", "%rs1"), 4: ("u32", "%r1"), 8: ("u64", "%rd9"), 16: ("v2.u64", "{%rd9, %rd10}")}
-
-
-def model(places, size):
-    """(sectors, fewest, passes, fewest) of one warp's accesses to bytes, from the rules of the hardware."""
-    touched = {place + i for place in places.values() for i in range(size)}
-    passes = fewest = 0
-    together = 32 // max(size // 4, 1)
-    for first in range(0, 32, together):
-        here = [place for lane, place in places.items() if first <= lane < first + together]
-        words = {byte // 4 for place in here for byte in range(place, place + size)}
-        passes += max((sum(word % 32 == bank for word in words) for bank in range(32)), default=0)
-        fewest += bool(here)
-    return len({byte // 32 for byte in touched}), -(-len(touched) // 32), passes, fewest
-
-
-@pytest.mark.parametrize("size", WIDTHS)
-@pytest.mark.parametrize("threads", [32, 70, 160])
-def test_counts_of_random_accesses(size, threads):
-    """Strides from 0 to 33, or no order at all, by some of the threads."""
-    kind, register = WIDTHS[size]
-    body = f"""
-    mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;
-    mad.wide.u32 %rd30, %r30, 4, %rd1;
-    ld.global.s32 %r32, [%rd30];
-    setp.lt.s32 %p1, %r32, 0;
-    @%p1 bra END;
-    add.u32 %r33, %r31, %r32;
-    cvt.u64.u32 %rd31, %r32;
-    add.u64 %rd31, %rd31, %rd0;
-    ld.global.{kind} {register}, [%rd31];
-    st.shared.{kind} [%r33], {register};
-    END:
-    """
-    text = ptx.kernel(body, "u64 u64", ".shared .align 16 .b8 buffer[16384];")
-    for stride in (*range(34), None):
-        number = np.arange(threads) * stride if stride is not None else RANDOM.integers(0, 16384 // size, threads)
-        places = (number * size % 16384).astype(np.int32)
-        places[RANDOM.random(threads) < RANDOM.choice([0, 0.1, 0.5, 0.95])] = -1
-        counts = interpret(text, (1,), (threads,), (np.zeros(16384, np.uint8), places)).counts
-        warps = [{i: int(p) for i, p in enumerate(places[w : w + 32]) if p >= 0} for w in range(0, threads, 32)]
-        wanted = np.sum([model(warp, size) for warp in warps], axis=0)
-        table = -(-threads * 4 // 32)
-        found = (counts.global_sectors - table, counts.global_sectors_ideal - table)
-        assert (*found, counts.shared_wavefronts, counts.shared_wavefronts_ideal) == tuple(wanted), (stride, places)
-
-
-def test_bytes_by_array_where_arrays_are_parts_of_one():
-    """Half of a warp reads one array, half the next."""
-    whole = array(np.zeros(48, np.float32))
-    body = """
-    mov.u32 %r30, %tid.x; setp.lt.u32 %p1, %r30, 16;
-    mad.wide.u32 %rd30, %r30, 4, %rd0; mad.wide.u32 %rd31, %r30, 4, %rd1;
-    @!%p1 mov.u64 %rd30, %rd31;
-    ld.global.f32 %f1, [%rd30];
-    """
-    counts = interpret(ptx.kernel(body, "u64 u64"), (1,), (32,), (whole[:16], whole[16:])).counts
-    assert counts.bytes_loaded == counts.sector_bytes_loaded == {"0": 64, "1": 64}
-
-
-def test_barriers_under_a_predicate_count():
-    text = ptx.kernel("mov.u32 %r30, %tid.x; setp.lt.u32 %p1, %r30, 64; @%p1 bar.sync 0;")
-    assert interpret(text, (1,), (64,), ()).counts.instructions["bar.sync"] == 2
 
 
 # ---- memory ------------------------------------------------------------------------------------------------------

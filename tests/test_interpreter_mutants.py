@@ -48,19 +48,6 @@ def total(x, out, n):
         out[cuda.blockIdx.x] = part[0]
 
 
-def transposed(x, out, h, w):
-    tile = cuda.shared.array(32 * 33, f32)
-    row, column = i32(cuda.blockIdx.y * 32 + cuda.threadIdx.y), i32(cuda.blockIdx.x * 32 + cuda.threadIdx.x)
-    for k in range(0, 32, 8):
-        if row + k < h and column < w:  # bound
-            tile[(i32(cuda.threadIdx.y) + k) * 33 + i32(cuda.threadIdx.x)] = x[(row + k) * w + column]
-    cuda.syncthreads()
-    row, column = i32(cuda.blockIdx.x * 32 + cuda.threadIdx.y), i32(cuda.blockIdx.y * 32 + cuda.threadIdx.x)
-    for k in range(0, 32, 8):
-        if row + k < w and column < h:  # bound
-            out[(row + k) * h + column] = tile[i32(cuda.threadIdx.x) * 33 + i32(cuda.threadIdx.y) + k]
-
-
 def product(a, b, out, k):
     """16 by 16, a tile of 16 steps at a time; the next one is written while one is read: one barrier a tile."""
     left, right = cuda.shared.array(512, f32), cuda.shared.array(512, f32)
@@ -140,8 +127,6 @@ given_by = np.where(np.arange(64) % 32 < 20, 3, 30) + np.arange(64) // 32 * 32
 PROGRAMS = {
     "total": (total, "f32* x, f32* out, i32 n", (3,), (128,), [x[:300]], [300],
               np.array([x[:128].sum(), x[128:256].sum(), x[256:300].sum()])),
-    "transposed": (transposed, "f32* x, f32* out, i32 h, i32 w", (2, 1), (32, 8), [x[:600]], [15, 40],
-                   x[:600].reshape(15, 40).T),
     "product": (product, "f32* a, f32* b, f32* out, i32 k", (1,), (16, 16), [a, b], [48], a @ b),
     "histograms": (histograms, "i32* x, i32* out", (1,), (64,), [digits], [],
                    np.array([np.bincount(part, minlength=8) for part in (digits[:32], digits[32:])], np.int32)),

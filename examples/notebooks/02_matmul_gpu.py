@@ -364,7 +364,7 @@ plt.show()
 # - [`kernels/minigrad_kernels/matmul/`](../../kernels/minigrad_kernels/matmul): `cuda.py` has the plain rung and the
 #   choice, `cuda_tiled.py`, `cuda_register.py`, `cuda_vector.py`, `cuda_buffered.py` the others, `ladder.py` the counts
 # - [`kernels/minigrad_kernels/interpreter/`](../../kernels/minigrad_kernels/interpreter): `races.py` remembers who
-#   touched what, `traffic.py` counts sectors and wavefronts
+#   touched what, `memory.py` counts sectors and wavefronts
 # - [`tests/test_matmul_traffic.py`](../../tests/test_matmul_traffic.py): the formulas of this page, for every rung
 # - [How kernels are written, compiled and checked](../docs/gpu-kernels.md)
 

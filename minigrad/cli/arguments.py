@@ -34,6 +34,12 @@ COMMANDS = {  # name: (its module, an example, what it does, its options)
         "model --data --data-dir --batch-size --device --steps --threads --out",
     ),
     "kernels": ("kernels", "matmul --arch sm_90", "compile CUDA kernels", "names --arch --ladder --check --write"),
+    "interpret": (
+        "interpret",
+        "FILE.ptx --block 64",
+        "run a compiled kernel in NumPy",
+        "ptx --grid --block --args --shared",
+    ),
     "math": ("tools", "conv2d", "formula and gradients of an op", "names --page"),
     "warmup": ("tools", "--models lenet", "compile the CPU's kernels ahead", "--models --threads"),
     "info": ("tools", "--check", "versions, devices; does a GPU work?", "--check --device"),
@@ -48,6 +54,13 @@ OPTIONS = {  # besides the settings of a run; a name without dashes is an argume
     "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),
     "-m": dict(nargs=argparse.REMAINDER, dest="name", metavar="MODULE", help="a module, and its arguments"),
     "-n": dict(type=count, dest="ranks", help="ranks; default as many as --hosts have room for"),
+    "ptx": dict(metavar="FILE.ptx", help="a file of PTX with one kernel"),
+    "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
+    "--block": dict(nargs="+", type=count, default=[32], metavar="N", help="threads of a block; default 32"),
+    "--args": dict(
+        metavar="FILE.json", help='[64, "x.npy", {"shape": [64], "dtype": "float32", "fill": "random"}, ...]'
+    ),
+    "--shared": dict(type=natural, default=0, help="bytes of dynamic shared memory; default 0"),
     "--arch": dict(nargs="+", default=(), type=text, metavar="SM", help="such as sm_90; default those of each kernel"),
     "--check": dict(
         action="store_true", help="kernels: with the manifest; info: a device, cuda by default, with the CPU"

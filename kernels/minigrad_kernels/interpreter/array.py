@@ -46,8 +46,7 @@ class Array(np.ndarray):
         if out:
             options["out"] = tuple(map(_plain, out))
         results = getattr(ufunc, method)(*map(_plain, inputs), **options)
-        for target in out:
-            _mark_written(target)
+        _mark_written(*out)
         if out:
             return out[0] if len(out) == 1 else out
         return as_array(results)
@@ -64,8 +63,7 @@ class Array(np.ndarray):
         written = getattr(owner, "written", None)
         if written is None or not self.size:
             return
-        first = self.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        marks = np.ndarray(self.shape, f"V{self.itemsize}", written, first, self.strides)
+        marks = np.ndarray(self.shape, f"V{self.itemsize}", written, _first_byte(self), self.strides)
         marks[key] = np.void(b"\xff" * self.itemsize)
 
 
@@ -76,9 +74,10 @@ def _plain(value):
     return type(value)(map(_plain, value)) if type(value) in (tuple, list) else value
 
 
-def _mark_written(target):
-    if isinstance(target, Array):
-        target._mark(...)
+def _mark_written(*targets):
+    for target in targets:
+        if isinstance(target, Array):
+            target._mark(...)
 
 
 def as_array(result):
@@ -112,6 +111,11 @@ def owner_of(x):
             owner = base
         base = getattr(base, "base", None)
     return owner
+
+
+def _first_byte(x):
+    """Where in its owner the first element of an array lies."""
+    return x.__array_interface__["data"][0] - owner_of(x).__array_interface__["data"][0]
 
 
 def byte_range(x):
@@ -186,5 +190,4 @@ def address(x):
 
 def base_address(x, found):
     """The address of the first element of an array in an Allocation."""
-    first = x.__array_interface__["data"][0] - owner_of(x).__array_interface__["data"][0]
-    return (found.number << WINDOW_BITS) + START + first
+    return (found.number << WINDOW_BITS) + START + _first_byte(x)

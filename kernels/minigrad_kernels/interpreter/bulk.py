@@ -1,24 +1,57 @@
-"""cp.async.bulk.tensor: boxes of matrices that travel to shared memory, as tensor maps say, and complete an mbarrier.
+"""mbarriers, phases that end when all have arrived and all bytes have come; and bulk copies, whose bytes these are.
 
-What a box has outside of its matrix is zero; it counts among the bytes that arrive. A copy arrives when somebody waits
-for its mbarrier, and not before.
+cp.async.bulk.tensor brings boxes of matrices to shared memory, as tensor maps say. What a box has outside of its matrix
+is zero; it counts among the bytes. A copy arrives when somebody waits for its mbarrier, and not before.
+
+Source  PTX ISA: mbarrier, cp.async.bulk.tensor, fence.proxy
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from . import tensor_map
-from .matrix_layout import swizzled
-from .mbarriers import find
+from .memory import ATOMIC, WRITE, Region
 from .operations import Unknown
-from .region import Region
-from .steps import address_of
+from .program import SHARED_START
+from .proxy import MOST
+from .report import SECTOR
+from .slots import address_of, builder, nothing
 from .syntax import Cell
+from .warpgroup import swizzled
 
-__all__ = ["copy_box", "fence"]
+__all__ = ["copy_box", "waiting"]
 
-SECTOR, ALIGNMENT = 32, 128
+SIZE, ALIGNMENT = 8, 128  # bytes of an mbarrier; what a box in shared memory begins at multiples of
+
+
+@dataclass
+class Barrier:
+    """phases: how many are over; pending and missing: arrivals and bytes that the one under way lacks.
+
+    column  its place in what warps have seen; gathered: what those have seen who arrived for this phase; told: what
+            those get to know who wait for the last one
+    copies  bulk copies under way to it; lane, made: who made it, and when
+    """
+
+    count: int
+    pending: int
+    column: int
+    lane: int
+    made: int
+    gathered: np.ndarray
+    told: np.ndarray
+    phases: int = 0
+    missing: int = 0
+    copies: list = field(default_factory=list)
+
+    def settle(self):
+        """The phase is over if nothing is lacking."""
+        if not self.pending and not self.missing:
+            self.phases += 1
+            self.pending = self.count
+            np.maximum(self.told, self.gathered, out=self.told)
+            self.told[self.column] = self.phases
 
 
 @dataclass
@@ -32,13 +65,132 @@ class Copy:
     number: int = 0  # among all copies
 
 
+# ---- mbarriers -------------------------------------------------------------------------------------------------------
+
+
+@builder("mbarrier")
+def mbarrier(slots, instruction):
+    """mbarrier.init, expect_tx and arrive, also with expect_tx; try_wait is `waiting`."""
+    kind, *more = instruction.parts[1:]
+    known = {"shared", "shared::cta", "b64", "release", "relaxed", "cta", "expect_tx"}
+    operands = list(instruction.operands)
+    if kind == "inval" and not set(more) - known:
+        return nothing
+    if kind not in ("init", "arrive", "expect_tx") or set(more) - known:
+        raise Unknown("is a form that is not known")
+    if kind == "arrive" and operands.pop(0) != "_":
+        raise Unknown("gives a state, which is not known")
+    place, *amounts = operands
+    address = address_of(slots, place)
+    amount = slots.source(amounts[0], "u32") if amounts else None
+    expects = "expect_tx" in (kind, *more)
+
+    def step(m):
+        numbers = np.ones(m.lanes.count, np.int64) if amount is None else m.get(amount).astype(np.int64)
+        if kind == "init":
+            return _make(m, instruction, address(m), numbers)
+        found = _find(m, instruction, m.lanes, address(m))
+        for lane, barrier, number in zip(m.lanes.index, found, numbers, strict=True):
+            if barrier is not None:
+                barrier.missing += int(number) if expects else 0
+                if kind == "arrive":
+                    _arrive(m, instruction, lane, barrier, 1 if expects else int(number))
+        return None
+
+    return step
+
+
+def _make(m, instruction, addresses, counts):
+    m.proxy.begin()
+    if m.shared.good(instruction, m.lanes, addresses, SIZE, WRITE) is not None:
+        return
+    m.shared.access(instruction, m.lanes, addresses, np.dtype(np.uint64), 1, [np.zeros(m.lanes.count, np.uint64)])
+    own = m.geometry.warps_per_block
+    offsets = m.shared.locate(addresses, m.lanes)
+    for lane, offset, count in zip(m.lanes.index, offsets.tolist(), counts.tolist(), strict=True):
+        block = m.geometry.block_of[lane]
+        column = own + sum(key // m.shared.stride == block for key in m.proxy.barriers)
+        if column == own + MOST:
+            raise instruction.error(f"makes more than {MOST} mbarriers in a block, which is not known")
+        nobody = np.zeros((2, own + MOST), np.int32)
+        m.proxy.barriers[offset] = Barrier(count, count, column, int(lane), m.shared.races.clock, *nobody)
+
+
+def _find(m, instruction, lanes, addresses):
+    """The Barrier at each address; None, and a fault, where nobody has made one."""
+    if m.shared.good(instruction, lanes, addresses, SIZE, ATOMIC) is not None:
+        return [None] * lanes.count
+    m.proxy.begin()
+    offsets = m.shared.locate(addresses, lanes)
+    m.shared.check_races(instruction, lanes, addresses, offsets, SIZE, ATOMIC)
+    found = [m.proxy.barriers.get(offset) for offset in offsets.tolist()]
+    none = np.array([barrier is None for barrier in found])
+    why = ": nobody made one with mbarrier.init"
+    m.shared.tell("mbarrier", instruction, lanes, addresses, none, "has no mbarrier at", why)
+    return found
+
+
+def _arrive(m, instruction, lane, barrier, arrivals):
+    if barrier.pending < arrivals:
+        text = lambda i: f"is one arrival too many for the phase of an mbarrier made for {barrier.count}"
+        m.fault("mbarrier", instruction, m.lanes, m.lanes.index == lane, text)
+        return
+    np.maximum(barrier.gathered, m.proxy.seen[m.geometry.warp[lane]], out=barrier.gathered)
+    barrier.pending -= arrivals
+    barrier.settle()
+
+
+def waiting(slots, instruction):
+    """A function (machine, whether to let all go): which of the lanes that execute have seen their phase end."""
+    if instruction.parts[2] != "parity" or len(instruction.operands) != 3:
+        raise Unknown("is a form that is not known")
+    target, place, parity = instruction.operands
+    result, address, wanted = slots.target(target, "pred"), address_of(slots, place), slots.source(parity, "u32")
+
+    def test(m, force):
+        addresses, parities = address(m), m.get(wanted) & 1
+        over = np.ones(m.lanes.count, np.bool_)
+        for i, barrier in enumerate(_find(m, instruction, m.lanes, addresses)):
+            if barrier is None:
+                continue
+            if barrier.phases & 1 == parities[i]:  # not over: what is under way arrives now, and not before
+                for copy in barrier.copies:
+                    m.proxy.arrive(copy, barrier)
+                barrier.copies.clear()
+            over[i] = barrier.phases & 1 != parities[i]
+            if over[i]:
+                warp = m.geometry.warp[m.lanes.index[i]]
+                np.maximum(m.proxy.seen[warp], barrier.told, out=m.proxy.seen[warp])
+        if force and not over.all():
+            text = lambda i: _lacking(m, int(addresses[i]), m.lanes.index[i])
+            m.fault("mbarrier wait", instruction, m.lanes, ~over, text)
+            over[:] = True
+        m.put(result, over)
+        return over
+
+    return test
+
+
+def _lacking(m, address, lane):
+    """What the phase that a lane waits for lacks, in words."""
+    barrier = m.proxy.barriers[int(address + m.geometry.block_of[lane] * m.shared.stride - SHARED_START)]
+    return (
+        f"waits for ever for the mbarrier at {m.shared.where(address)}: {barrier.phases} phases are over, the next one "
+        f"lacks {barrier.pending} arrivals and {barrier.missing} bytes"
+    )
+
+
+# ---- fences and copies -----------------------------------------------------------------------------------------------
+
+
+@builder("fence")
 def fence(slots, instruction):
     """fence.proxy of the asynchronous kind, and of tensor maps; also for mbarriers that were just made."""
     parts = instruction.parts
     if parts[1] == "mbarrier_init" or parts[1:3] == ("proxy", "async"):
-        return lambda m: m.shared.races.fence(m.lanes)
+        return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_fence)
     if parts[1:2] != ("proxy",) or "acquire" not in parts:
-        return lambda m: None
+        return nothing
     address = address_of(slots, instruction.operands[0])
 
     def acquire(m):
@@ -59,56 +211,52 @@ def copy_box(slots, instruction):
 
     def step(m):
         whole = m.lanes
-        at = [m.get(slot).astype(np.int64) for slot in places]
-        values = zip(target(m), map_at(m), find(m, instruction, whole, gate(m)), *at, strict=True)
-        for i, (to, address, barrier, column, row) in enumerate(values):
-            lanes = whole.only(np.arange(whole.count) == i)
+        column, row = (m.get(slot).astype(np.int64) for slot in places)
+        barriers = _find(m, instruction, whole, gate(m))
+        values = zip(target(m).tolist(), map_at(m).tolist(), barriers, row.tolist(), column.tolist(), strict=True)
+        for i, (to, address, barrier, *place) in enumerate(values):
             if barrier is not None:
-                _copy(m, instruction, lanes, int(to), int(address), barrier, int(row), int(column))
+                m.enter(whole.only(np.arange(whole.count) == i))
+                _copy(m, instruction, to, address, barrier, *place)
         m.enter(whole)
 
     return step
 
 
-def _copy(m, instruction, lanes, to, address, barrier, row, column):
-    """The copy of one lane."""
-    m.enter(lanes)
-    fault = lambda kind, text: m.fault(kind, instruction, lanes, np.ones(1, np.bool_), lambda i: text)
-    at = np.array([address])
-    words = [m.everywhere.load(instruction, lanes, at + 16 * i, np.dtype(np.uint64), 2) for i in range(8)]
+def _copy(m, instruction, to, address, barrier, row, column):
+    """The copy of the one lane that executes."""
+    lanes, shared, one = m.lanes, m.shared, np.ones(1, np.bool_)
+    fault = lambda kind, text: m.fault(kind, instruction, lanes, one, lambda i: text)
+    words = [
+        m.everywhere.access(instruction, lanes, np.array([address + 16 * i]), np.dtype(np.uint64), 2) for i in range(8)
+    ]
     map_ = tensor_map.decode(np.concatenate([part for pair in words for part in pair]))
     if map_ is None or address % 64:
         return fault("tensor map", f"has no tensor map at {address:#x}, a multiple of 64")
     if (int(lanes.index[0]), address) not in m.proxy.maps:
         fault("proxy fence", "reads a tensor map in global memory that fence.proxy.tensormap has not acquired before")
-    if m.shared.races.since_fence[barrier.lane] <= barrier.made:
+    if shared.races.since_fence[barrier.lane] <= barrier.made:
         fault("proxy fence", "uses an mbarrier whose maker has executed no fence.proxy.async since")
-    size = map_.box_rows * map_.box_columns * map_.size
+    width = map_.box_columns * map_.size
+    where = f"at {shared.where(to)}"
     if to % ALIGNMENT:
-        return fault("misaligned", f"writes to {m.shared.where(to)}, which is no multiple of {ALIGNMENT}")
-    if m.shared.outside(np.array([to]), size) is not None:
-        return fault("out of bounds", f"writes {size} bytes at {m.shared.where(to)}")
-    data = _read(m, instruction, lanes, map_, row, column, fault)
-    lines = np.arange(map_.box_rows)[:, None] * (map_.box_columns * map_.size)
-    places = swizzled(to + lines + np.arange(0, map_.box_columns * map_.size, 4), 3).reshape(-1)
-    words = m.shared.locate(places, lanes) // 4
-    _check_target(m, words, lanes, to, fault)
+        return fault("misaligned", f"writes {where}, which is no multiple of {ALIGNMENT}")
+    if shared.outside(np.array([to]), map_.box_rows * width).any():
+        return fault("out of bounds", f"writes {map_.box_rows * width} bytes {where}")
+    data = _read(m, lanes, map_, row, column, fault)
+    lines = np.arange(map_.box_rows)[:, None] * width
+    words = shared.locate(swizzled(to + lines + np.arange(0, width, 4), 3).reshape(-1), lanes) // 4
+    if m.proxy.flying[words].any() or (m.copies.step[words] > 0).any():
+        fault("bulk wait", f"writes {where}, to which another copy is under way")
+    if m.proxy.still_read(m.geometry.warp[lanes.at], words[None]).any():
+        fault("wgmma wait", f"writes {where}, which a product may still read")
     copy = Copy(words, data.reshape(-1).view(np.uint32), barrier.column)
     barrier.copies.append(copy)
     m.proxy.start(copy)
     return None
 
 
-def _check_target(m, words, lanes, to, fault):
-    """A copy must not write what others still use."""
-    where = f"writes {m.shared.where(to)}"
-    if m.proxy.flying[words].any() or (m.copies.owner[words] > 0).any():
-        fault("bulk wait", f"{where}, to which another copy is under way")
-    if m.proxy.still_read(m.geometry.warp[lanes.at], words[None]).any():
-        fault("wgmma wait", f"{where}, which a product may still read")
-
-
-def _read(m, instruction, lanes, map_, row, column, fault):
+def _read(m, lanes, map_, row, column, fault):
     """The box (rows, bytes) of a matrix that begins at that row and column."""
     data = np.zeros((map_.box_rows, map_.box_columns * map_.size), np.uint8)
     first, end = max(column, 0), min(column + map_.box_columns, map_.columns)
@@ -119,25 +267,21 @@ def _read(m, instruction, lanes, map_, row, column, fault):
     addresses = map_.address + rows * map_.stride + first * map_.size
     region, _ = m.everywhere.memory(map_.address >> 32)
     outside = np.ones(1, np.bool_) if not isinstance(region, Region) else region.outside(addresses, size)
-    if outside is not None:
+    if outside.any():
         fault("out of bounds", f"reads {size} bytes at {region.where(int(addresses[outside.argmax()]))}")
         return data
-    offsets = region.locate(addresses, lanes)
-    bytes_ = offsets[:, None] + np.arange(size)
-    if region.space.written is not None and not region.space.written[bytes_].all():
-        fault("unwritten read", f"reads bytes of {region.nearest(int(offsets[0]))[3]} that nobody wrote")
+    bytes_ = region.locate(addresses, lanes)[:, None] + np.arange(size)
+    name = region.nearest(int(bytes_[0, 0]))[3]
+    if region.written is not None and not region.written[bytes_].all():
+        fault("unwritten read", f"reads bytes of {name} that nobody wrote")
     if region.races is not None:
         block = m.geometry.block_of[lanes.at] + m.geometry.first_block
         width = 4 if size % 4 == 0 and not (addresses % 4).any() else map_.size
         units = bytes_[:, ::width].reshape(-1)
         if region.races.read(block.repeat(len(units)), units, width).any():
             fault("global race", f"reads {region.where(int(addresses[0]))}: another block of the launch wrote it")
-    name = region.nearest(int(offsets[0]))[3]
-    counts, touched = m.counts, int(((addresses + size - 1) // SECTOR - addresses // SECTOR + 1).sum())
-    counts.bytes_loaded[name] += size * len(rows)
-    counts.sector_bytes_loaded[name] += touched * SECTOR
-    counts.global_load_sectors += touched
-    counts.global_load_sectors_ideal += len(rows) * -(-size // SECTOR)
+    touched = int(((addresses + size - 1) // SECTOR - addresses // SECTOR + 1).sum())
+    m.counts.transfer(True, touched, len(rows) * -(-size // SECTOR), [(name, size * len(rows), touched)])
     at = (first - column) * map_.size
-    data[rows - row, at : at + size] = region.space.bytes[bytes_]
+    data[rows - row, at : at + size] = region.bytes[bytes_]
     return data

@@ -1,7 +1,7 @@
 """Number formats of PTX: rounding, conversion, fused multiply-add and approximate functions on NumPy arrays.
 
 Rounding modes carry their PTX names: rn (nearest, ties to even), rna (nearest, ties away from zero), rz (towards zero),
-rm (down), rp (up); rni, rzi, rmi, rpi round to whole numbers. An unknown mode is a StateError.
+rm (down), rp (up); rni, rzi, rmi, rpi round to whole numbers.
 
 Source  PTX ISA: cvt, fma, and the approximate instructions rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh
 """
@@ -10,25 +10,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..errors import StateError
-
 __all__ = [
-    "round_to_bfloat16",
-    "bfloat16_to_float32",
-    "round_to_tf32",
-    "round_to_float16",
-    "round_to_float32",
-    "round_to_whole",
-    "round_to_integer",
-    "integer_to_float",
-    "round_sum",
-    "flush_subnormal",
-    "clamp_unit",
-    "fma16",
-    "fma32",
-    "fma64",
-    "approximate",
-]
+    "approximate", "bfloat16_to_float32", "clamp_unit", "flush_subnormal", "fma32", "fma64", "integer_to_float",
+    "round_sum", "round_to_bfloat16", "round_to_float", "round_to_integer", "round_to_odd",
+    "round_to_tf32", "round_to_whole",
+]  # fmt: skip
 
 TIE_BITS = np.uint64(0x1FFFFFFF)  # the bits of a float64 below those of a float32, and their value half way between two
 TIE = np.uint64(0x10000000)
@@ -37,10 +23,6 @@ SPLITTER = float(2**27 + 1)
 
 WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 quiet = np.errstate(all="ignore")  # GPUs raise no flags
-
-
-def _unknown(what, got, known):
-    return StateError(f"{what}: got {got}, wanted one of {', '.join(known)}")
 
 
 # ---- to 16 bits, tf32, float32 -------------------------------------------------------------------------------------
@@ -69,46 +51,28 @@ def _drop_bits(x, count, mode, saturate):
     bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
     kept = np.uint32(0xFFFFFFFF << count & 0xFFFFFFFF)
     half = np.uint32(1 << (count - 1))
-    add = {
-        "rn": lambda: half - np.uint32(1) + (bits >> np.uint32(count) & np.uint32(1)),
-        "rna": lambda: half,
-        "rz": lambda: np.uint32(0),
-    }
-    if mode not in add:
-        raise _unknown("rounding mode", mode, add)
+    add = half - np.uint32(1) + (bits >> np.uint32(count) & np.uint32(1)) if mode == "rn" else half
     size, infinity = bits & np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
-    rounded = bits + add[mode]() & kept
+    rounded = (bits if mode == "rz" else bits + add) & kept
     if saturate:
         overflow = rounded & np.uint32(0x7FFFFFFF) >= infinity
         rounded = np.where(overflow, rounded & np.uint32(0x80000000) | (infinity - np.uint32(1)) & kept, rounded)
     return np.where(size > infinity, np.uint32(0x7FFFFFFF) & kept, rounded)
 
 
-def round_to_float16(x, mode="rn", saturate=False):
-    """float32 or float64 to float16."""
-    rounded = _narrow(x, np.float16, mode)
-    largest = np.finfo(np.float16).max
-    return np.clip(rounded, -largest, largest) if saturate else rounded
-
-
-def round_to_float32(x, mode="rn"):
-    """float64 to float32, rounded once. Quotients and square roots of float32, taken in float64, come out right too."""
-    return _narrow(x, np.float32, mode)
-
-
 @quiet
-def _narrow(x, dtype, mode):
+def round_to_float(x, dtype, mode="rn", saturate=False):
+    """Floats to a narrower type. Quotients and roots of float32, taken in float64, are then rounded right too."""
     nearest = x.astype(dtype)
-    return nearest if mode == "rn" else _directed(nearest, x < nearest, x > nearest, mode)
+    rounded = nearest if mode == "rn" else _directed(nearest, x < nearest, x > nearest, mode)
+    largest = np.finfo(dtype).max
+    return np.clip(rounded, -largest, largest) if saturate else rounded
 
 
 def _directed(nearest, below, above, mode):
     """Numbers rounded to nearest, moved to where the mode wants them: the exact value lies below or above them."""
     inwards = np.where(nearest > 0, below, (nearest < 0) & above)
-    moves = {"rn": (False, 0), "rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}
-    if mode not in moves:
-        raise _unknown("rounding mode", mode, moves)
-    wrong, side = moves[mode]
+    wrong, side = {"rn": (False, 0), "rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}[mode]
     return np.where(wrong, np.nextafter(nearest, nearest.dtype.type(side)), nearest)
 
 
@@ -118,8 +82,6 @@ def _directed(nearest, below, above, mode):
 @quiet
 def round_to_whole(x, mode):
     """Floats to whole numbers of the same type: rni, rzi, rmi, rpi."""
-    if mode not in WHOLE:
-        raise _unknown("rounding mode", mode, WHOLE)
     return WHOLE[mode](x)
 
 
@@ -141,7 +103,8 @@ def round_to_integer(x, dtype, mode):
 
 def integer_to_float(x, dtype, mode="rn"):
     """Integers of up to 64 bits to float16, float32 or float64, rounded once."""
-    x = np.asarray(x)
+    if mode == "rn" and np.dtype(dtype) != np.float16:
+        return x.astype(dtype)
     low = x & x.dtype.type(min(0xFFFFFFFF, np.iinfo(x.dtype).max))
     return round_sum((x - low).astype(np.float64), low.astype(np.float64), dtype, mode)
 
@@ -157,9 +120,14 @@ def round_sum(x, y, dtype, mode="rn"):
         total = np.where((total == 0) & (np.signbit(x) | np.signbit(y)), -0.0, total)
     overflow = np.isinf(total) & np.isfinite(x) & np.isfinite(y)
     if np.dtype(dtype) != np.float64:
-        finite = np.where(overflow, np.nextafter(total, 0.0), _to_odd(total, error))
-        return _narrow(finite, dtype, mode)
+        return round_to_float(np.where(overflow, np.nextafter(total, 0.0), _to_odd(total, error)), dtype, mode)
     return _directed(total, (error < 0) | (overflow & (total > 0)), (error > 0) | (overflow & (total < 0)), mode)
+
+
+def round_to_odd(x, y):
+    """x + y of float64 numbers as float32: if that is not exact, the neighbour whose last bit is 1."""
+    low, high = (round_sum(x, y, np.float32, mode) for mode in ("rm", "rp"))
+    return np.where(low.view(np.uint32) & np.uint32(1) > 0, low, high)
 
 
 def _two_sum(x, y):
@@ -183,17 +151,9 @@ def _to_odd(total, error):
 
 
 @quiet
-def fma16(x, y, z, mode="rn"):
-    """x * y + z of float16 numbers, rounded once."""
-    return round_sum(x.astype(np.float64) * y.astype(np.float64), z.astype(np.float64), np.float16, mode)
-
-
-@quiet
-def fma32(x, y, z, mode="rn"):
-    """x * y + z of float32 numbers, rounded once."""
+def fma32(x, y, z):
+    """x * y + z of float32 numbers, rounded once to nearest."""
     product, z = np.multiply(x, y, dtype=np.float64), z.astype(np.float64)
-    if mode != "rn":
-        return round_sum(product, z, np.float32, mode)
     # The product is exact. Rounding the sum to float64 first does harm only where that lands half way between two
     # float32 numbers; below the normal ones half way has other bits, so all of those go the careful way.
     total = product + z
@@ -283,8 +243,6 @@ def approximate(name, x, ftz=False):
     absolute within 2 pi, 2^-14.7 within 100 pi, more beyond. rcp and rsqrt with ftz in float64 read and write
     the upper 32 bits alone.
     """
-    if name not in APPROXIMATE:
-        raise _unknown("approximate function", name, APPROXIMATE)
     upper = ftz and x.dtype == np.float64
     if upper:
         x = _upper_half(x)

@@ -1,10 +1,13 @@
 """Which threads run: the geometry of a batch of blocks, and sets of lanes. A lane is one thread of one block of it."""
 
+from functools import cached_property
+
 import numpy as np
 
-__all__ = ["WARP", "Geometry", "Lanes"]
+__all__ = ["BIT", "WARP", "Geometry", "Lanes"]
 
 WARP = 32
+BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)  # of each lane in a mask
 
 
 class Geometry:
@@ -26,55 +29,48 @@ class Geometry:
         self.warp_in_block = self.thread // WARP
         self.warp = self.block_of * self.warps_per_block + self.warp_in_block
         self.place = self.warp * WARP + self.lane  # in a table of whole warps
-        x, y, _ = block
-        self.thread_index = [
-            t.astype(np.uint32) for t in (self.thread % x, self.thread // x % y, self.thread // (x * y))
-        ]
+        self.thread_index = _split(self.thread, block)
         self.block_index = [np.zeros(lanes, np.uint32) for _ in range(3)]
         self.first_block = 0
         self.everyone = Lanes(self, number)
 
     def set_blocks(self, first):
         """The blocks of the batch are those of the grid from number `first` on."""
-        x, y, _ = self.grid
-        number = self.block_of + first
         self.first_block = first
-        for array, values in zip(self.block_index, (number % x, number // x % y, number // (x * y)), strict=True):
+        for array, values in zip(self.block_index, _split(self.block_of + first, self.grid), strict=True):
             array[:] = values
 
     def name(self, lane):
         """A thread in words."""
-        thread = ", ".join(str(int(axis[lane])) for axis in self.thread_index)
-        block = ", ".join(str(int(axis[lane])) for axis in self.block_index)
-        return f"thread ({thread}) of block ({block})"
+        thread, block = (tuple(int(axis[lane]) for axis in index) for index in (self.thread_index, self.block_index))
+        return f"thread {thread} of block {block}"
+
+
+def _split(number, sizes):
+    """Numbers by three axes, of which the first changes fastest."""
+    x, y, _ = sizes
+    return [axis.astype(np.uint32) for axis in (number % x, number // x % y, number // (x * y))]
 
 
 class Lanes:
     """A set of lanes, in order. at: what subscripts arrays over all lanes; full: it is all lanes of the batch."""
-
-    __slots__ = ("geometry", "index", "count", "full", "at", "_warps", "_whole", "_rows")
 
     def __init__(self, geometry, index):
         self.geometry, self.index, self.count = geometry, index, len(index)
         self.full = self.count == geometry.lanes
         first, end = index[0], index[-1] + 1
         self.at = slice(int(first), int(end)) if end - first == self.count else index
-        self._warps = self._whole = self._rows = None
 
-    @property
+    @cached_property
     def warps(self):
         """How many warps have a lane in it."""
-        if self._warps is None:
-            warp = self.geometry.warp[self.at]
-            self._warps = 1 + int(np.count_nonzero(warp[1:] != warp[:-1]))
-        return self._warps
+        warp = self.geometry.warp[self.at]
+        return 1 + int(np.count_nonzero(warp[1:] != warp[:-1]))
 
-    @property
+    @cached_property
     def whole(self):
         """Whether all 32 lanes of all its warps are in it."""
-        if self._whole is None:
-            self._whole = self.warps * WARP == self.count
-        return self._whole
+        return self.warps * WARP == self.count
 
     def only(self, mask):
         """Those at which a mask over this set is true; None if there are none."""
@@ -93,14 +89,12 @@ class Lanes:
 
     # ---- tables of warps -----------------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def rows(self):
         """The place of each lane in a table of the warps that have a lane in this set."""
-        if self._rows is None:
-            warp = self.geometry.warp[self.at]
-            row = np.cumsum(np.concatenate([[0], warp[1:] != warp[:-1]]))
-            self._rows = row * WARP + self.geometry.lane[self.at]
-        return self._rows
+        warp = self.geometry.warp[self.at]
+        row = np.cumsum(np.concatenate([[0], warp[1:] != warp[:-1]]))
+        return row * WARP + self.geometry.lane[self.at]
 
     def to_warps(self, values, fill=0):
         """A table (warps, 32) of values over this set; lanes that are not in it get `fill`."""

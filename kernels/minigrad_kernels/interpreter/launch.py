@@ -11,13 +11,12 @@ from ..errors import KindError, ShapeError
 from .array import base_address, byte_range, owner_of, register
 from .lanes import Geometry
 from .machine import Machine
-from .names import SHARED_START
+from .memory import Windows
 from .operations import DTYPES
-from .program import plain_name
+from .program import SHARED_START, plain_name
 from .report import Report
 from .slots import FIRST_ARRAY, allocate
 from .translate import ends_a_run, translate
-from .windows import Windows
 
 __all__ = ["interpret", "recording"]
 
@@ -45,7 +44,7 @@ def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
     """
     code = translate(kernel if isinstance(kernel, str) else kernel.ptx())
     name = code.program.name if isinstance(kernel, str) else kernel.name
-    declared = _declared(kernel, code.program)
+    declared = None if isinstance(kernel, str) else kernel.parameters
     arguments = kernel.flat(arguments) if hasattr(kernel, "flat") else arguments
     grid, block = (_sizes(name, what, sizes) for what, sizes in (("grid", grid), ("block", block)))
     shared_end = _check_sizes(name, code.program, block, shared)
@@ -63,7 +62,9 @@ def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
                 machine.place(geometry, allocate(code.program, code.slots, geometry, values, shared))
             machine.run(first, shared_end)
     _count(code, machine)
-    report = Report(_outputs(machine.everywhere, arrays), machine.counts, list(machine.faults.values()))
+    touched = {parameter for region in machine.everywhere.regions.values() for parameter in region.touched}
+    outputs = {parameter: array for parameter, array in arrays.items() if parameter in touched}
+    report = Report(outputs, machine.counts, list(machine.faults.values()))
     for reports in _recordings.get():
         reports.append((name, report))
     return report
@@ -83,18 +84,11 @@ def recording():
         _recordings.reset(token)
 
 
-def _declared(kernel, program):
-    """((name, type), ...) of the parameters."""
-    if isinstance(kernel, str):
-        return tuple((str(i), None) for i in range(len(program.parameters)))
-    return tuple(kernel.parameters)
-
-
 def _sizes(name, what, sizes):
     sizes = tuple(sizes) if isinstance(sizes, tuple | list) else (sizes,)
     if not 1 <= len(sizes) <= 3 or any(isinstance(n, bool) or not isinstance(n, int | np.integer) for n in sizes):
         raise KindError(f"{name}: {what} is {sizes}, wants one to three whole numbers")
-    full = (*(int(n) for n in sizes), 1, 1)[:3]
+    full = (*map(int, sizes), 1, 1)[:3]
     if any(not 1 <= n <= limit for n, limit in zip(full, LIMITS[what], strict=True)):
         hint = "; start no kernel where there is nothing to do" if 0 in full else ""
         raise ShapeError(f"{name}: {what} is {sizes}, wants sizes from 1 to {LIMITS[what]}{hint}")
@@ -103,8 +97,7 @@ def _sizes(name, what, sizes):
 
 def _check_sizes(name, program, block, shared):
     """The end of shared memory, if block and memory are within their limits."""
-    threads = math.prod(block)
-    most = min(program.most_threads or 1024, 1024)
+    threads, most = math.prod(block), min(program.most_threads or 1024, 1024)
     if threads > most:
         raise ShapeError(f"{name}: block {block} has {threads} threads, the kernel is compiled for at most {most}")
     end = program.dynamic + shared if shared else program.shared
@@ -117,54 +110,50 @@ def _check_sizes(name, program, block, shared):
 
 
 def _parameters(name, declared, program, arguments):
-    """(arrays by parameter, bytes of every parameter)"""
+    """(arrays by parameter, bytes of every parameter). declared: ((name, type such as "f32*"), ...) or None."""
+    declared = declared or [(str(i), f".{ptx}") for i, (_, ptx) in enumerate(program.parameters)]
     if not len(declared) == len(program.parameters) == len(arguments):
-        wants = ", ".join(parameter if kind is None else f"{kind} {parameter}" for parameter, kind in declared)
+        wants = ", ".join(f"{kind} {parameter}" for parameter, kind in declared)
         raise KindError(f"{name}: got {len(arguments)} arguments, wants {len(declared)}: {wants}")
     arrays, values = {}, []
     for (parameter, kind), (_, ptx), argument in zip(declared, program.parameters, arguments, strict=True):
+        what, pointer = f"{name}: {parameter}", kind.endswith("*") or kind in (".u64", ".b64")
         if ptx not in DTYPES:
-            raise KindError(f"{name}: {parameter} is of type .{ptx}, which is not known")
-        pointer = kind.endswith("*") if kind else ptx in ("u64", "b64")
+            raise KindError(f"{what} is of type .{ptx}, which is not known")
         if isinstance(argument, np.ndarray) and (argument.ndim or pointer):
-            _check_array(name, parameter, kind or f".{ptx}", pointer, argument)
+            _check_array(what, kind, pointer, argument)
             arrays[parameter] = argument
             argument = base_address(argument, register(argument))
-        values.append(_encode(name, parameter, kind or f".{ptx}", ptx, pointer, argument))
+        values.append(_encode(what, kind, np.dtype(DTYPES[ptx]), pointer, argument))
     return arrays, values
 
 
-def _check_array(name, parameter, kind, pointer, array):
+def _check_array(what, kind, pointer, array):
     """An array fits a pointer to elements as large as its own; bytes, as of a workspace, fit any."""
     if not pointer:
-        raise KindError(f"{name}: {parameter} is an array, wants a number ({kind})")
+        raise KindError(f"{what} is an array, wants a number ({kind})")
     size = array.itemsize if kind[0] == "." else int(kind[1:-1]) // 8
     numeric = array.dtype.kind in "biufc" or array.dtype.name == "bfloat16"
     if not numeric or array.itemsize not in (1, size) or not array.dtype.isnative:
-        raise KindError(f"{name}: {parameter} has type {array.dtype}, wants elements of {size} bytes ({kind})")
+        raise KindError(f"{what} has type {array.dtype}, wants elements of {size} bytes ({kind})")
 
 
-def _encode(name, parameter, kind, ptx, pointer, argument):
+def _encode(what, kind, dtype, pointer, argument):
     """The bytes of one number."""
     number = argument.item() if isinstance(argument, np.ndarray | np.generic) else argument
-    dtype = np.dtype(DTYPES[ptx])
     if not isinstance(number, bool | int | float) or (isinstance(number, float) and dtype.kind != "f"):
         wants = "an array or an address" if pointer else "a number"
-        raise KindError(f"{name}: {parameter} is {argument!r} ({type(argument).__name__}), wants {wants} ({kind})")
-    if dtype.kind == "f":
-        return _float(name, parameter, kind, number, dtype)
-    bits = 8 * dtype.itemsize
-    low, high = {"i": (-1 << bits - 1, 1 << bits - 1), "u": (0, 1 << bits)}.get(kind[0], (-1 << bits - 1, 1 << bits))
-    if not low <= number < high:
-        raise ShapeError(f"{name}: {parameter} is {number}, which does not fit {kind}")
-    return (int(number) % (1 << bits)).to_bytes(dtype.itemsize, "little")
-
-
-def _float(name, parameter, kind, number, dtype):
+        raise KindError(f"{what} is {argument!r} ({type(argument).__name__}), wants {wants} ({kind})")
+    size = 8 * dtype.itemsize
     try:
-        return struct.pack({2: "<e", 4: "<f", 8: "<d"}[dtype.itemsize], number)
+        if dtype.kind == "f":
+            return struct.pack({16: "<e", 32: "<f", 64: "<d"}[size], number)
+        low, high = -(1 << size - 1) * (kind[0] != "u"), 1 << size - (kind[0] == "i")
+        if low <= number < high:
+            return (int(number) % (1 << size)).to_bytes(dtype.itemsize, "little")
     except (OverflowError, struct.error):  # the latter of whole numbers
-        raise ShapeError(f"{name}: {parameter} is {number!r:.20}, which does not fit {kind}") from None
+        pass
+    raise ShapeError(f"{what} is {number!r:.20}, which does not fit {kind}")
 
 
 def _windows(machine, arrays):
@@ -184,24 +173,17 @@ def _windows(machine, arrays):
 
 def _count(code, machine):
     """What the runs that were executed had in them."""
-    counts = machine.counts
-    names = {}
-    lines = {}  # by identity, which is faster than by value
+    opcodes, lines = {}, {}  # lines by identity, which is faster than by value
     for start, run in code.runs.items():
         warps = machine.executed[start]
         for instruction in code.program.instructions[start : start + run.length] if warps else ():
             plain = instruction.guard is None or ends_a_run(instruction)
             number = warps if plain else machine.guarded[instruction.number]
             if number:
-                names[instruction.opcode] = names.get(instruction.opcode, 0) + number
+                opcodes[instruction.opcode] = opcodes.get(instruction.opcode, 0) + number
                 location = instruction.location
                 lines[id(location)] = location, lines.get(id(location), (location, 0))[1] + number
-    for opcode, number in names.items():
-        counts.instructions[plain_name(opcode)] += number
+    for opcode, number in opcodes.items():
+        machine.counts.instructions[plain_name(opcode)] += number
     for location, number in lines.values():
-        counts.lines[location] += number
-
-
-def _outputs(windows, arrays):
-    touched = {name for region in windows.regions.values() for name in region.touched}
-    return {name: array for name, array in arrays.items() if name in touched}
+        machine.counts.lines[location] += number

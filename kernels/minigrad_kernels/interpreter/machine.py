@@ -8,11 +8,11 @@ until nobody else can go on: that is a fault, and then they are let go.
 import numpy as np
 
 from ..errors import StateError
-from .access import Local, Shared
-from .copies import Copies
-from .lanes import WARP
+from .lanes import BIT, WARP
+from .memory import Local, Shared
 from .proxy import Proxy
 from .report import Counts, Fault
+from .transfers import Copies
 
 __all__ = ["Machine"]
 
@@ -46,7 +46,7 @@ class Machine:
         self.geometry.set_blocks(first_block)
         self.shared = Shared(self, shared_end)
         self.local = Local(self, self.code.program.local)
-        self.copies = Copies(self, len(self.shared.space.bytes))
+        self.copies = Copies(self, len(self.shared.bytes))
         self.proxy = Proxy(self, self.shared.stride)
         self.live = np.ones(self.geometry.lanes, np.bool_)
         self.barrier_pending = {}  # (barrier, instruction) -> lanes that wait there
@@ -92,17 +92,16 @@ class Machine:
     # ---- where lanes go ------------------------------------------------------------------------------------------
 
     def go(self, number, lanes):
-        """These lanes go on at an instruction."""
-        others = self.ready.get(number)
-        self.ready[number] = lanes if others is None else others.with_(lanes)
+        """These lanes, if there are any, go on at an instruction."""
+        if lanes is not None:
+            _gather(self.ready, number, lanes)
 
     def end(self, lanes):
         self.live[lanes.at] = False
 
     def meet(self, start, run, lanes):
         """Lanes come to a .sync instruction with parts of warps; gives those that may go on now."""
-        others = self.meeting.pop(start, None)
-        lanes = lanes if others is None else lanes.with_(others)
+        lanes = _gather({start: self.meeting.pop(start, None)}, start, lanes)
         _, waits = self.missing(run, lanes)
         waiting = lanes.only(waits)
         if waiting is not None:
@@ -114,15 +113,11 @@ class Machine:
         self.enter(lanes)
         wanted = run.members(self)
         geometry = self.geometry
-        here = np.zeros(geometry.warps * WARP, np.bool_)
-        alive = here.copy()
-        here[geometry.place[lanes.at]] = True
-        alive[geometry.place] = self.live
-        bits = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+        absent = np.zeros(geometry.warps * WARP, np.bool_)
+        absent[geometry.place] = self.live  # of lanes that have ended nothing is expected
+        absent[geometry.place[lanes.at]] = False
         warp = geometry.warp[lanes.at]
-        present = (here.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp]
-        living = (alive.reshape(-1, WARP) * bits).sum(axis=1, dtype=np.uint32)[warp]
-        missing = wanted & ~present & living  # of lanes that have ended nothing is expected
+        missing = wanted & (absent.reshape(-1, WARP) * BIT).sum(axis=1, dtype=np.uint32)[warp]
         waits = np.zeros(geometry.warps, np.bool_)
         waits[warp[missing != 0]] = True
         return missing, waits[warp]
@@ -162,11 +157,9 @@ class Machine:
         self.enter(lanes)
         over = test(self, force)
         going, staying = lanes.only(over), lanes.only(~over)
-        if going is not None:
-            self.go(number + 1, going)
+        self.go(number + 1, going)
         if staying is not None:
-            others = self.parked.get(number)
-            self.parked[number] = (staying if others is None else staying.with_(others[0])), test
+            self.parked[number] = _gather({number: self.parked.get(number, (None,))[0]}, number, staying), test
         return going is not None
 
     def look_again(self, force):
@@ -191,10 +184,9 @@ class Machine:
     def barrier(self, number, lanes, barrier, wanted=None):
         """Lanes come to a barrier. wanted: how many threads open it, None for the whole block."""
         key = barrier, number
-        others = self.barrier_pending.get(key)
-        if others is None and wanted is None and lanes.full:
+        if wanted is None and lanes.full:
             return self.pass_barrier(number, lanes)
-        self.barrier_pending[key] = lanes if others is None else others.with_(lanes)
+        _gather(self.barrier_pending, key, lanes)
         keys = [key] if wanted is None else [k for k in self.barrier_pending if k[0] == barrier]
         arrived = sum(
             np.bincount(self.geometry.block_of[self.barrier_pending[k].at], minlength=self.geometry.blocks)
@@ -204,12 +196,10 @@ class Machine:
         if not open_.any():
             return None
         for k in keys:
-            here = self.barrier_pending[k]
+            here = self.barrier_pending.pop(k)
             passing = open_[self.geometry.block_of[here.at]]
             gone, rest = here.only(passing), here.only(~passing)
-            if rest is None:
-                del self.barrier_pending[k]
-            else:
+            if rest is not None:
                 self.barrier_pending[k] = rest
             if gone is not None:
                 self.pass_barrier(k[1], gone)
@@ -217,7 +207,8 @@ class Machine:
 
     def pass_barrier(self, number, lanes):
         self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
-        self.shared.races.barrier(lanes)
+        races = self.shared.races
+        races.advance(lanes, races.since_block, races.since_warp)
         if self.proxy.active:
             self.proxy.join(lanes)
         self.enter(lanes)
@@ -238,3 +229,10 @@ class Machine:
         if others:
             message += f" and {others} more"
         self.faults[key] = Fault(kind, instruction.location, message)
+
+
+def _gather(sets, key, lanes):
+    """Add lanes to the set of a key, which may be missing or None; gives the whole set."""
+    others = sets.get(key)
+    sets[key] = lanes if others is None else others.with_(lanes)
+    return sets[key]

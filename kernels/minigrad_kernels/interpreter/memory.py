@@ -1,13 +1,26 @@
-"""Memory: bytes in NumPy arrays, read and written by many lanes at once, and which of them were ever written.
+"""Memory as lanes see it: global, shared and local; every access is checked and counted.
 
-A Space is a row of bytes. Accesses to it have passed their checks: they lie inside, at multiples of their size.
+Each memory is a row of bytes in a NumPy array, with a mark for each byte that was ever written. Accesses that are
+misaligned or out of bounds are reported and left out: reads give NaN patterns there.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from .array import FILL
+from .array import FILL, START, WINDOW_BITS, allocation
+from .lanes import WARP
+from .operations import GENERIC
+from .program import LOCAL_START, SHARED_START
+from .races import BlockRaces, ThreadRaces
+from .report import SECTOR
 
-__all__ = ["Space", "filled", "poison"]
+__all__ = ["ATOMIC", "READ", "WRITE", "Local", "Memory", "Region", "Shared", "Windows", "filled", "words_of"]
+
+READ, WRITE, ATOMIC = "reads", "writes", "updates"  # what an access is to the checks
+BANKS = 32
+NOBODY = -1  # stands for the address of a lane that takes no part
 
 
 def filled(size):
@@ -15,58 +28,396 @@ def filled(size):
     return np.full(-(-size // 8) * 4, FILL).view(np.uint8)
 
 
-def poison(dtype, count):
-    """Values for lanes whose access is bad."""
-    return np.frombuffer(filled(16).tobytes(), dtype)[0].repeat(count)
+def words_of(offsets, size):
+    """The places of 32 bits that accesses touch: one row for each."""
+    return offsets[:, None] // 4 + np.arange(max(size // 4, 1))
 
 
-class Space:
-    """Bytes that lanes read and write.
+# ---- costs -----------------------------------------------------------------------------------------------------------
+
+
+def _changes(table):
+    """In each sorted row: where a value stands for the first time, those of absent lanes left out."""
+    new = np.empty(table.shape, np.bool_)
+    new[:, 0] = table[:, 0] >= 0
+    np.not_equal(table[:, 1:], table[:, :-1], out=new[:, 1:])
+    return new
+
+
+def sectors(lanes, addresses, size):
+    """(touched, least): sectors in the requests of all warps for `size` bytes at aligned addresses."""
+    table = np.sort(lanes.to_warps(addresses, NOBODY), axis=1)
+    bytes_ = np.count_nonzero(_changes(table), axis=1) * size
+    touched = int(np.count_nonzero(_changes(table >> 5)))
+    return touched, int((-(-bytes_ // SECTOR)).sum())
+
+
+def wavefronts(lanes, addresses, size):
+    """(passes, least): 32 lanes share a pass at up to 4 bytes each, 16 at 8 bytes, 8 at 16 bytes.
+
+    A bank serves one word of 4 bytes in a pass; lanes that want the same word share it.
+    """
+    words = max(size // 4, 1)
+    table = lanes.to_warps(addresses, NOBODY).reshape(-1, WARP // words)
+    present = int(np.count_nonzero((table >= 0).any(axis=1)))
+    table = table >> 2
+    if words > 1:
+        table = np.where(table[:, :, None] >= 0, table[:, :, None] + np.arange(words), NOBODY).reshape(-1, WARP)
+    table = np.sort(table, axis=1)
+    bank = (np.arange(len(table)) * BANKS)[:, None] + (table & BANKS - 1)
+    loads = np.bincount(bank[_changes(table)], minlength=len(table) * BANKS).reshape(-1, BANKS)
+    return int(loads.max(axis=1).sum()), present
+
+
+# ---- any memory ------------------------------------------------------------------------------------------------------
+
+
+def _spread(found, here, dtype, count):
+    """Lists of arrays over some of the lanes made longer: NaN patterns elsewhere."""
+    values = [np.frombuffer(filled(16).tobytes(), dtype)[0].repeat(len(here)) for _ in range(count)]
+    for value, part in zip(values, found or (), strict=False):
+        value[here] = part
+    return values
+
+
+class Memory:
+    """Bytes that lanes read and write by address.
 
     bytes    the memory itself
     written  None, or 255 for each byte that was written
+    locate   (addresses, lanes): offsets in the bytes; where: an address in words
+    outside  (addresses, size): which lie outside
     """
 
-    def __init__(self, memory, written=None):
-        self.bytes, self.written = memory, written
+    machine: Any  # the machine.Machine
+    locate: Callable
+    outside: Callable
+    where: Callable
+
+    def __init__(self, machine, memory, written=None):
+        self.machine, self.bytes, self.written = machine, memory, written
         self.views = {}
+
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        """Races, counts and everything else that is not about the address itself; gives the lanes that may go on."""
+
+    def tell(self, kind, instruction, lanes, addresses, bad, before, after=""):
+        """Report bad accesses, if there are any; before, after: words around their place."""
+        if bad.any():
+            text = lambda i: f"{before} {self.where(int(addresses[i]))}{after}"
+            self.machine.fault(kind, instruction, lanes, bad, text)
+
+    def good(self, instruction, lanes, addresses, size, access):
+        """Which accesses are aligned and within bounds, None if all; the others are reported."""
+        bent, outside = addresses & (size - 1) != 0, self.outside(addresses, size)
+        bad = bent | outside
+        if not bad.any():
+            return None
+        what = f"{access} {size} bytes at"
+        self.tell("misaligned", instruction, lanes, addresses, bent, what, f", which is no multiple of {size}")
+        self.tell("out of bounds", instruction, lanes, addresses, outside, what)
+        return ~bad
+
+    def access(self, instruction, lanes, addresses, dtype, count, values=None, change=None):
+        """Read or write `count` elements of a type side by side at the address of each lane.
+
+        values: lists of arrays to write. change(old, *values): of atomic operations, one lane after the other.
+        Gives a list of arrays: what was read, of atomic operations the old value.
+        """
+        access, size = READ if values is None else ATOMIC if change else WRITE, dtype.itemsize * count
+        good = self.good(instruction, lanes, addresses, size, access)
+        if good is not None:
+            some = lanes.only(good)
+            values = values and [value[good] for value in values]
+            found = some and self.access(instruction, some, addresses[good], dtype, count, values, change)
+            return _spread(found, good, dtype, count)
+        offsets = self.locate(addresses, lanes)
+        keep = self.check(instruction, lanes, addresses, offsets, size, access)
+        if access != WRITE:
+            self.check_written(instruction, lanes, addresses, offsets, size)
+        if access == READ:
+            found = self.rows(dtype, count)[offsets // size]
+            return [found] if count == 1 else [found[:, i] for i in range(count)]
+        if access == ATOMIC:
+            return [self.update(offsets, dtype, values, change, keep)]
+        if keep is not None:
+            offsets, values = offsets[keep], [value[keep] for value in values]
+        if not len(offsets):
+            return None
+        self.rows(dtype, count)[offsets // size] = values[0] if count == 1 else np.stack(values, axis=1)
+        self.mark(offsets, size)
+        return None
+
+    def update(self, offsets, dtype, values, change, keep):
+        cells, old = self.rows(dtype, 1), np.empty(len(offsets), dtype)
+        for i, place in enumerate(offsets // dtype.itemsize):
+            old[i] = cells[place]
+            if keep is None or keep[i]:
+                cells[place] = change(old[i], *(value[i] for value in values))
+        self.mark(offsets, dtype.itemsize)
+        return old
+
+    # ---- bytes and marks ---------------------------------------------------------------------------------------------
 
     def rows(self, dtype, count, marks=False):
         """The memory as a table of `count` elements of a type, as many rows as there are."""
         key = dtype, count, marks
         if key not in self.views:
-            memory = self.written if marks else self.bytes
-            width = dtype.itemsize * count
-            usable = len(memory) // width * width
-            view = memory[:usable].view(dtype)
+            memory, width = self.written if marks else self.bytes, dtype.itemsize * count
+            view = memory[: len(memory) // width * width].view(dtype)
             self.views[key] = view if count == 1 else view.reshape(-1, count)
         return self.views[key]
 
+    def marks(self, size):
+        """Marks of as many bytes side by side, and what they are where all were written."""
+        width = np.dtype(f"u{min(size, 8)}")
+        return self.rows(width, size // width.itemsize, marks=True), np.iinfo(width).max
+
     def was_written(self, offsets, size):
         """Whether all bytes of each access were written."""
-        width = min(size, 8)
-        marks = self.rows(np.dtype(f"u{width}"), size // width, marks=True)[offsets // size]
-        whole = marks == np.iinfo(marks.dtype).max
-        return whole if whole.ndim == 1 else whole.all(axis=1)
+        marks, whole = self.marks(size)
+        found = marks[offsets // size] == whole
+        return found if found.ndim == 1 else found.all(axis=1)
 
-    def read(self, offsets, dtype, count):
-        """A list of `count` arrays: the elements at aligned offsets, good ones all."""
-        found = self.rows(dtype, count)[offsets // (dtype.itemsize * count)]
-        return [found] if count == 1 else [found[:, i] for i in range(count)]
-
-    def write(self, offsets, values, dtype):
-        """Write a list of arrays side by side at aligned offsets."""
-        count = len(values)
-        place = offsets // (dtype.itemsize * count)
-        if count == 1:
-            self.rows(dtype, 1)[place] = values[0]
-        else:
-            self.rows(dtype, count)[place] = np.stack(values, axis=1)
-        self.mark(offsets, dtype.itemsize * count)
+    def check_written(self, instruction, lanes, addresses, offsets, size):
+        if self.written is not None:
+            missing, what = ~self.was_written(offsets, size), f"reads {size} bytes at"
+            self.tell("unwritten read", instruction, lanes, addresses, missing, what, " that nobody wrote")
 
     def mark(self, offsets, size):
         """Remember that bytes were written."""
         if self.written is not None:
-            width = min(size, 8)
-            marks = np.dtype(f"u{width}")
-            self.rows(marks, size // width, marks=True)[offsets // size] = np.iinfo(marks).max
+            marks, whole = self.marks(size)
+            marks[offsets // size] = whole
+
+
+# ---- of a thread, of a block -----------------------------------------------------------------------------------------
+
+
+class _Owned(Memory):
+    """Memory of which each thread, or each block, has as much at the same addresses."""
+
+    def __init__(self, machine, name, start, end, owners):
+        self.name, self.start, self.end = name, start, end
+        self.stride = -(-(end - start) // 16) * 16
+        size = self.stride * owners
+        super().__init__(machine, filled(size), np.zeros(size, np.uint8))
+
+    def locate(self, addresses, lanes):
+        return addresses + (self.owner(lanes) * self.stride - self.start)
+
+    def outside(self, addresses, size):
+        return (addresses < self.start) | (addresses > self.end - size)
+
+    def where(self, address):
+        return f"byte {address - self.start} of {self.end - self.start} bytes of {self.name} memory"
+
+
+class Local(_Owned):
+    """Memory of a thread alone."""
+
+    def __init__(self, machine, end):
+        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.lanes)
+
+    def owner(self, lanes):
+        return lanes.index
+
+
+class Shared(_Owned):
+    """Memory of a block."""
+
+    def __init__(self, machine, end):
+        super().__init__(machine, "shared", SHARED_START, end, machine.geometry.blocks)
+        self.races = ThreadRaces(machine.geometry, len(self.bytes))
+
+    def owner(self, lanes):
+        return self.machine.geometry.block_of[lanes.at]
+
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        passes, least = wavefronts(lanes, addresses, size)
+        self.machine.counts.shared_wavefronts += passes
+        self.machine.counts.shared_wavefronts_ideal += least
+        self.machine.copies.check(instruction, lanes, addresses, offsets, size, access)
+        if self.machine.proxy.active:
+            self.machine.proxy.check(instruction, lanes, addresses, offsets, size, access)
+        self.check_races(instruction, lanes, addresses, offsets, size, access)
+
+    def check_races(self, instruction, lanes, addresses, offsets, size, access):
+        if access == READ:
+            found = self.races.read(lanes, offsets, size)
+        else:
+            found = self.races.write(lanes, offsets, size, instruction.number, access == ATOMIC)
+        after_write, after_read, together, steps = found
+        for bad, other in (
+            (together, "which another thread writes in the same instruction"),
+            (after_write, "which another thread wrote ({}), with no barrier between"),
+            (after_read, "which another thread read, with no barrier between"),
+        ):
+            if bad is not None and bad.any():
+                other = f", {other.format(self.machine.location(steps[bad][0]))}"
+                self.tell("shared race", instruction, lanes, addresses, bad.any(axis=1), access, other)
+
+
+# ---- global ----------------------------------------------------------------------------------------------------------
+
+
+class Region(Memory):
+    """One allocation in global memory.
+
+    ranges  (first byte, end, whether it may be written, name): what pointers into it may reach
+    """
+
+    def __init__(self, machine, number, memory, written, ranges):
+        super().__init__(machine, memory, written)
+        self.base, self.ranges = (number << WINDOW_BITS) + START, ranges
+        self.reach = _merged((low, high) for low, high, _, _ in ranges)
+        self.open = _merged((low, high) for low, high, may, _ in ranges if may and memory.flags.writeable)
+        self.races = BlockRaces(len(memory)) if machine.several_blocks else None
+        self.touched = set()
+
+    def locate(self, addresses, lanes):
+        return addresses - self.base
+
+    def outside(self, addresses, size):
+        return _outside(self.reach, addresses - self.base, size)
+
+    def nearest(self, offset):
+        """The range that an offset lies in, or the nearest."""
+        return min(self.ranges, key=lambda r: max(r[0] - offset, offset - r[1] + 1, 0))
+
+    def where(self, address):
+        offset = address - self.base
+        low, high, _, name = self.nearest(offset)
+        return f"byte {offset - low} of {name}, which has {high - low}"
+
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        self.count(lanes, addresses, offsets, size, access)
+        if self.races is not None:
+            self.check_races(instruction, lanes, addresses, offsets, size, access)
+        if access == READ:
+            return None
+        for low, high, writable, name in self.ranges:
+            if writable and name not in self.touched and ((offsets >= low) & (offsets < high)).any():
+                self.touched.add(name)
+        sealed = _outside(self.open, offsets, size)
+        self.tell("read-only", instruction, lanes, addresses, sealed, access, " and is read-only")
+        return ~sealed if sealed.any() else None
+
+    def count(self, lanes, addresses, offsets, size, access):
+        touched, least = sectors(lanes, addresses, size)
+        by_array = []  # several arrays may be parts of one allocation
+        left = np.ones(len(offsets), np.bool_)
+        for low, high, _, name in self.ranges:
+            here = left & (offsets >= low) & (offsets < high)
+            if here.any():
+                moved = touched if here.all() else sectors(lanes.only(here), addresses[here], size)[0]
+                by_array.append((name, int(np.count_nonzero(here)) * size, moved))
+                left &= ~here
+                if not left.any():
+                    break
+        self.machine.counts.transfer(access == READ, touched, least, by_array)
+
+    def check_races(self, instruction, lanes, addresses, offsets, size, access):
+        block = self.machine.geometry.block_of[lanes.at] + self.machine.geometry.first_block
+        if access == READ:
+            found = ((self.races.read(block, offsets, size), "wrote it"),)
+        else:
+            after_write, after_read = self.races.write(block, offsets, size, access == ATOMIC)
+            found = ((after_write, "writes it too"), (after_read, "read it"))
+        for bad, did in found:
+            did = f": another block of the launch {did}"
+            self.tell("global race", instruction, lanes, addresses, bad.any(axis=1), access, did)
+
+
+def _merged(ranges):
+    """Ranges that touch become one: arrays of their beginnings and ends."""
+    merged = []
+    for low, high in sorted(ranges):
+        if merged and low <= merged[-1][1]:
+            merged[-1][1] = max(merged[-1][1], high)
+        else:
+            merged.append([low, high])
+    return np.array(merged, np.int64).reshape(-1, 2)
+
+
+def _outside(ranges, offsets, size):
+    """Which accesses do not lie wholly in one range."""
+    if len(ranges) == 1:
+        low, high = ranges[0]
+        return (offsets < low) | (offsets > high - size)
+    if not len(ranges):
+        return np.ones(len(offsets), np.bool_)
+    at = np.searchsorted(ranges[:, 0], offsets, "right") - 1
+    return (at < 0) | (offsets + size > ranges[at, 1])
+
+
+class Nowhere(Memory):
+    """Addresses that belong to no memory."""
+
+    def outside(self, addresses, size):
+        return np.ones(len(addresses), np.bool_)
+
+    def where(self, address):
+        if abs(address) < 1 << 20:
+            return f"address {address:#x}, a null pointer or close to it"
+        return f"address {address:#x}, which belongs to no array"
+
+
+class Windows:
+    """All memory by address, global or generic: the upper half says whose it is."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.regions = {}
+        self.nowhere = Nowhere(machine, None)
+        self.owners = []  # kept alive during the launch
+
+    def memory(self, number):
+        """(memory, what to subtract from addresses) of a window."""
+        for space, base in GENERIC.items():
+            if number == base >> WINDOW_BITS:
+                return getattr(self.machine, space), base
+        region = self.regions.get(number)
+        if region is None:
+            found = allocation(number)
+            owner = found and found.owner()
+            if owner is None:
+                return self.nowhere, 0
+            region = self.add(found, owner, [])
+        return region, 0
+
+    def add(self, found, owner, ranges):
+        """The Region of an allocation. ranges: (first byte, end, whether it may be written, name)"""
+        for (low, high), writable in list(found.ranges.items()):
+            ranges = [*ranges, (low, high, writable, f"the array at {(found.number << WINDOW_BITS) + START + low:#x}")]
+        memory = owner.ravel(order="K").view(np.ndarray).view(np.uint8)
+        written = getattr(owner, "written", None)
+        if written is not None:
+            # An element counts as written by the host where it differs at all: some of its bytes may be those of FILL.
+            differs = (memory != filled(len(memory))[: len(memory)]).reshape(-1, owner.itemsize).any(axis=1)
+            written[differs.repeat(owner.itemsize)] = 255
+        self.owners.append(owner)
+        region = self.regions[found.number] = Region(self.machine, found.number, memory, written, ranges)
+        return region
+
+    def add_variable(self, number, name, data):
+        """A variable of the module."""
+        memory = np.frombuffer(bytearray(data), np.uint8)
+        self.regions[number] = Region(self.machine, number, memory, None, [(0, len(memory), True, name)])
+
+    def access(self, instruction, lanes, addresses, dtype, count, values=None, change=None):
+        """Like Memory.access, each lane in the memory that its address belongs to."""
+        numbers = addresses >> WINDOW_BITS
+        if (numbers == numbers[0]).all():
+            memory, base = self.memory(int(numbers[0]))
+            return memory.access(
+                instruction, lanes, addresses - base if base else addresses, dtype, count, values, change
+            )
+        result = _spread(None, numbers, dtype, count)
+        for number in np.unique(numbers):
+            here = numbers == number
+            some = values and [value[here] for value in values]
+            found = self.access(instruction, lanes.only(here), addresses[here], dtype, count, some, change)
+            for value, part in zip(result, found or (), strict=False):
+                value[here] = part
+        return result

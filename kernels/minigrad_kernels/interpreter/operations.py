@@ -1,15 +1,26 @@
-"""The table of operations from registers to registers: each opcode has a builder that says what it computes.
+"""Instructions from registers to registers: a table of what each reads, gives and computes.
 
-A builder gets the types and the other modifiers of an opcode ("add.ftz.f32": types ("f32",), flags {"ftz"}) and gives
-an Operation: pure functions on arrays, which arithmetic.py, bits.py, floating.py, compare.py and convert.py define.
+A row says the types of results and sources, as "t=tt", and a function of arrays of these types:
+
+    t, s  the first and the second type of the opcode       u, p  32 bits without a sign; a predicate
+    w     as t, twice as wide                               b     as many bits as t, without a sign
+    c     the carry of extended precision, a bool
+
+Floats are computed at once in float16, float32 and float64; bfloat16 by way of float32; pairs of halves one by one.
+
+Source  PTX ISA: Integer, Extended-Precision, Floating Point, Comparison, Logic and Shift, and Conversion Instructions
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["DTYPES", "OPCODES", "Operation", "Unknown", "bits_of", "is_float", "opcode", "signed", "unsigned"]
+from . import formats
+from .array import WINDOW_BITS
+
+__all__ = ["CARRY", "DTYPES", "GENERIC", "Operation", "Unknown", "operation"]
 
 DTYPES: dict[str, Any] = {
     "pred": np.bool_, "b8": np.uint8, "u8": np.uint8, "s8": np.int8,
@@ -18,7 +29,10 @@ DTYPES: dict[str, Any] = {
     "f16x2": np.uint32, "bf16x2": np.uint32,
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f64": np.float64,
 }  # fmt: skip
-OPCODES: dict[str, tuple[Callable, frozenset[str]]] = {}
+FLOATS = ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
+CARRY = "carry"
+PACKED = {"f16x2": "f16", "bf16x2": "bf16"}
+GENERIC = {"shared": 1 << WINDOW_BITS, "local": 2 << WINDOW_BITS}  # where generic addresses of these spaces begin
 
 
 class Unknown(Exception):
@@ -28,39 +42,452 @@ class Unknown(Exception):
 class Operation(NamedTuple):
     """function takes the sources as arrays of their types and gives the result, or a tuple of results.
 
-    Operations with a carry take it (bool) as the last source (carry "in") and give it as the last result ("out").
     A packed operation runs once for each half of 32-bit registers.
     """
 
     function: Callable
-    results: tuple[str, ...]
-    sources: tuple[str, ...]
-    carry: tuple[str, ...] = ()
+    results: list[str]
+    sources: list[str]
     packed: bool = False
 
 
-def opcode(*names, flags=""):
-    """Enter a builder for opcodes; flags: the modifiers that it knows besides types."""
-
-    def enter(builder):
-        for name in names:
-            OPCODES[name] = builder, frozenset(flags.split())
-        return builder
-
-    return enter
+# ---- whole numbers ---------------------------------------------------------------------------------------------------
 
 
-def bits_of(kind):
-    return np.dtype(DTYPES[kind]).itemsize * 8
+def _bits(x):
+    return 8 * x.dtype.itemsize
 
 
-def is_float(kind):
-    return kind in ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
+def _unsigned(x):
+    return x.view(f"u{x.dtype.itemsize}")
 
 
-def signed(kind):
-    return kind[0] == "s"
+def _wide(x, y):
+    return np.multiply(x, y, dtype=f"{x.dtype.kind}{2 * x.dtype.itemsize}")
 
 
-def unsigned(bits):
-    return np.dtype(f"u{bits // 8}")
+def _high(x, y):
+    """The upper half of a product."""
+    if _bits(x) < 64:
+        return (_wide(x, y) >> _bits(x)).astype(x.dtype)
+    return (x.astype(object) * y.astype(object) >> 64).astype(x.dtype)
+
+
+def _divide(x, y):
+    """Quotient towards zero and remainder; the quotient by 0 has all bits set, the remainder is x."""
+    a, b = _unsigned(np.abs(x)), _unsigned(np.abs(y))
+    zero = b == 0
+    quotient = a // np.where(zero, b.dtype.type(1), b)
+    remainder = np.where(zero, a, a - quotient * b)
+    if x.dtype.kind == "i":
+        quotient = np.where((x < 0) != (y < 0), -quotient, quotient)
+        remainder = np.where(x < 0, -remainder, remainder)
+    quotient = np.where(zero, ~b.dtype.type(0), quotient)
+    return quotient.view(x.dtype), remainder.view(x.dtype)
+
+
+def _saturated(function):
+    def clipped(x, y):
+        limits = np.iinfo(x.dtype)
+        return np.clip(function(x.astype(np.int64), y.astype(np.int64)), limits.min, limits.max).astype(x.dtype)
+
+    return clipped
+
+
+def _sum(x, y, carry=np.False_):
+    total = x + y
+    result = total + carry.astype(x.dtype)
+    return result, (total < x) | (result < total)
+
+
+def _difference(x, y, borrow=np.False_):
+    total = x - y
+    result = total - borrow.astype(x.dtype)
+    return result, (x < y) | (result > total)
+
+
+def _shifted_left(x, count):
+    """Shifting by more than there are bits gives zeros, to the right copies of the sign."""
+    moved = np.left_shift(x, np.minimum(count, _bits(x) - 1).astype(x.dtype))
+    return np.where(count < _bits(x), moved, x.dtype.type(0))
+
+
+def _shifted_right(x, count):
+    moved = np.right_shift(x, np.minimum(count, _bits(x) - 1).astype(x.dtype))
+    return moved if x.dtype.kind == "i" else np.where(count < _bits(x), moved, x.dtype.type(0))
+
+
+def _funnel(left, wrap):
+    """A shift of 64 bits, given as two halves, of which one half is the result."""
+
+    def function(low, high, count):
+        both = high.astype(np.uint64) << np.uint64(32) | low
+        count = (count & np.uint32(31) if wrap else np.minimum(count, np.uint32(32))).astype(np.uint64)
+        return (both << count >> np.uint64(32) if left else both >> count).astype(np.uint32)
+
+    return function
+
+
+def _highest(x):
+    """The number of the highest bit that is set, -1 if none is; x has no sign."""
+    for distance in (1, 2, 4, 8, 16, 32):
+        x = x | _shifted_right(x, np.uint32(distance))
+    return np.bitwise_count(x).astype(np.int32) - 1
+
+
+def _find(x):
+    """The highest bit that differs from the sign; all bits set if there is none."""
+    return _highest(_unsigned(np.where(x < 0, ~x, x))).view(np.uint32)
+
+
+def _find_shift(x):
+    place = _find(x)
+    return np.where(place > 64, place, np.uint32(_bits(x) - 1) - place)
+
+
+def _reversed(x):
+    """The bits in the opposite order."""
+    bits = np.unpackbits(np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1), axis=1, bitorder="little")
+    return np.packbits(bits[:, ::-1], axis=1, bitorder="little").view(x.dtype)[:, 0]
+
+
+def _spare(x, length):
+    """How many bits a field of a length leaves; lengths are the lowest bytes of operands."""
+    return np.uint32(_bits(x)) - np.minimum(length & np.uint32(255), np.uint32(_bits(x)))
+
+
+def _extracted(x, place, length):
+    """A field of bits, extended by zeros or by its sign."""
+    spare = _spare(x, length)
+    return _shifted_right(_shifted_left(_shifted_right(x, place & np.uint32(255)), spare), spare)
+
+
+def _inserted(x, y, place, length):
+    place = place & np.uint32(255)
+    mask = _shifted_left(_shifted_right(~np.zeros_like(x), _spare(x, length)), place)
+    return y & ~mask | _shifted_left(x, place) & mask
+
+
+def _table_of_three(x, y, z, table):
+    """Any function of three bits: bit 4a + 2b + c of the table."""
+    result = np.zeros_like(x)
+    for row in range(8):
+        here = (x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z)
+        result |= np.where(table >> np.uint32(row) & np.uint32(1), here, np.uint32(0))
+    return result
+
+
+def _permuted(x, y, choices):
+    """Four bytes chosen from eight; bit 3 of a choice copies its sign over the byte."""
+    both = np.stack([x, y], axis=-1).view(np.uint8)
+    choice = choices[:, None] >> np.arange(0, 16, 4, dtype=np.uint32) & np.uint32(15)
+    bytes_ = np.take_along_axis(both, (choice & np.uint32(7)).astype(np.int64), axis=1)
+    signs = np.where(bytes_ & np.uint8(128), np.uint8(255), np.uint8(0))
+    return np.where(choice & np.uint32(8), signs, bytes_).view(np.uint32)[:, 0]
+
+
+def _dot(x, y, z):
+    """The products of four bytes each, summed up."""
+    bytes_ = (np.ascontiguousarray(v).view(f"{v.dtype.kind}1").reshape(-1, 4).astype(np.int32) for v in (x, y))
+    return np.multiply(*bytes_).sum(axis=1, dtype=np.int32).view(np.uint32) + z
+
+
+WHOLE: dict[str, tuple[str, Callable]] = {
+    "add": ("t=tt", np.add),
+    "sub": ("t=tt", np.subtract),
+    "add.sat": ("t=tt", _saturated(np.add)),
+    "sub.sat": ("t=tt", _saturated(np.subtract)),
+    "mul.lo": ("t=tt", np.multiply),
+    "mul.hi": ("t=tt", _high),
+    "mul.wide": ("w=tt", _wide),
+    "mad.lo": ("t=ttt", lambda x, y, z: x * y + z),
+    "mad.hi": ("t=ttt", lambda x, y, z: _high(x, y) + z),
+    "mad.wide": ("w=ttw", lambda x, y, z: _wide(x, y) + z),
+    "div": ("t=tt", lambda x, y: _divide(x, y)[0]),
+    "rem": ("t=tt", lambda x, y: _divide(x, y)[1]),
+    "abs": ("t=t", np.abs),
+    "neg": ("t=t", np.negative),
+    "min": ("t=tt", np.minimum),
+    "max": ("t=tt", np.maximum),
+    "sad": ("b=ttb", lambda x, y, z: _unsigned(np.maximum(x, y) - np.minimum(x, y)) + z),
+    "dp4a": ("b=tsb", _dot),
+    "and": ("t=tt", np.bitwise_and),
+    "or": ("t=tt", np.bitwise_or),
+    "xor": ("t=tt", np.bitwise_xor),
+    "not": ("t=t", np.invert),
+    "cnot": ("t=t", lambda x: (x == 0).astype(x.dtype)),
+    "lop3": ("t=tttu", _table_of_three),
+    "shl": ("t=tu", _shifted_left),
+    "shr": ("t=tu", _shifted_right),
+    "shf.l.wrap": ("t=ttt", _funnel(True, True)),
+    "shf.l.clamp": ("t=ttt", _funnel(True, False)),
+    "shf.r.wrap": ("t=ttt", _funnel(False, True)),
+    "shf.r.clamp": ("t=ttt", _funnel(False, False)),
+    "popc": ("u=b", lambda x: np.bitwise_count(x).astype(np.uint32)),
+    "clz": ("u=b", lambda x: (_bits(x) - 1 - _highest(x)).astype(np.uint32)),
+    "brev": ("b=b", _reversed),
+    "bfind": ("u=t", _find),
+    "bfind.shiftamt": ("u=t", _find_shift),
+    "bfe": ("t=tuu", _extracted),
+    "bfi": ("t=ttuu", _inserted),
+    "prmt": ("t=ttt", _permuted),
+    "selp": ("t=ttp", lambda x, y, p: np.where(p, x, y)),
+    "slct": ("t=tts", lambda x, y, z: np.where(z >= 0, x, y)),
+}
+
+
+def _carried(name, types, function):
+    """The rows of an instruction that gives a carry, of one that takes it, and of one that does both."""
+    root, dot, half = name.partition(".")
+    WHOLE[f"{name}.cc"] = f"bc={types}", function
+    WHOLE[f"{root}c{dot}{half}.cc"] = f"bc={types}c", function
+    WHOLE[f"{root}c{dot}{half}"] = f"b={types}c", lambda *x: function(*x)[0]
+
+
+_carried("add", "bb", _sum)
+_carried("sub", "bb", _difference)
+_carried("mad.lo", "bbb", lambda x, y, z, *carry: _sum(x * y, z, *carry))
+_carried("mad.hi", "ttb", lambda x, y, z, *carry: _sum(_unsigned(_high(x, y)), z, *carry))
+
+
+# ---- floats ----------------------------------------------------------------------------------------------------------
+
+
+def _smaller(choose, sign_of):
+    """The number where one operand is NaN, unless .NaN; -0 is smaller than +0."""
+
+    def function(x, y):
+        zero = np.where(sign_of(np.signbit(x), np.signbit(y)), x.dtype.type(-0.0), x.dtype.type(0))
+        return np.where((x == 0) & (y == 0), zero, choose(x, y))
+
+    return function
+
+
+def _whole_sum(x):
+    """A number as the sum of itself and of zero."""
+    return x, np.copysign(0.0, x)
+
+
+# The result of float64 operands as the sum of two, exact for products and sums of float32.
+EXACT = {
+    "add": lambda x, y: (x, y),
+    "sub": lambda x, y: (x, -y),
+    "mul": lambda x, y: _whole_sum(x * y),
+    "fma": lambda x, y, z: (x * y, z),
+    "div": lambda x, y: _whole_sum(x / y),
+    "rcp": lambda x: _whole_sum(1 / x),
+    "sqrt": lambda x: _whole_sum(np.sqrt(x)),
+}
+NEAREST = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt,
+    "neg": np.negative, "abs": np.abs, "copysign": lambda x, y: np.copysign(y, x),
+    "min": _smaller(np.fmin, np.logical_or),
+    "max": _smaller(np.fmax, np.logical_and),
+    "min.NaN": _smaller(np.minimum, np.logical_or),
+    "max.NaN": _smaller(np.maximum, np.logical_and),
+}  # fmt: skip
+
+
+def _fused_float16(x, y, z):
+    return formats.round_sum(np.multiply(x, y, dtype=np.float64), z.astype(np.float64), np.float16)
+
+
+def _fused_bfloat16(*x):
+    x, y, z = (formats.bfloat16_to_float32(part).astype(np.float64) for part in x)
+    return formats.round_to_bfloat16(formats.round_to_odd(x * y, z))
+
+
+# x * y + z, rounded once.
+FUSED = {"f16": _fused_float16, "bf16": _fused_bfloat16, "f32": formats.fma32, "f64": formats.fma64}
+SOURCES = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "copysign": 2}
+ROUNDINGS = {"rn", "rz", "rm", "rp"}
+MODIFIERS = ROUNDINGS | {"ftz", "sat", "relu", "approx", "full"}
+
+
+def _floating(root, key, kind, flags):
+    kind, packed = PACKED.get(kind, kind), kind in PACKED
+    mode, dtype = next(iter(flags & ROUNDINGS), None), DTYPES[kind]
+    if key in formats.APPROXIMATE and mode is None:
+        function, flags = (lambda x, ftz="ftz" in flags: formats.approximate(root, x, ftz)), flags - {"ftz"}
+    elif key in EXACT and mode not in (None, "rn"):
+        if kind not in ("f16", "f32"):
+            raise Unknown(f"rounds with .{mode}, which is known for f32 alone")
+        function = lambda *x: formats.round_sum(*EXACT[root](*(part.astype(np.float64) for part in x)), dtype, mode)
+    elif key == "fma":
+        function = FUSED[kind]
+    elif key in NEAREST:
+        function = NEAREST[key]
+    else:
+        raise Unknown("is an operation or a rounding of floats that is not known")
+    if "relu" in flags:
+        function = _after(lambda x: np.where(x < 0, x.dtype.type(0), x), function)
+    if "ftz" in flags:
+        function = _flushing(_after(formats.flush_subnormal, function))
+    if "sat" in flags:
+        function = _after(formats.clamp_unit, function)
+    if kind == "bf16" and key != "fma":
+        in_float32 = function
+        function = lambda *x: formats.round_to_bfloat16(in_float32(*map(formats.bfloat16_to_float32, x)))
+    return Operation(function, [kind], [kind] * SOURCES.get(root, 1), packed)
+
+
+def _after(last, first):
+    return lambda *x: last(first(*x))
+
+
+def _flushing(function):
+    return lambda *x: function(*map(formats.flush_subnormal, x))
+
+
+# ---- comparisons -----------------------------------------------------------------------------------------------------
+
+COMPARE = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "num": lambda x, y: ~(np.isnan(x) | np.isnan(y)), "nan": lambda x, y: np.isnan(x) | np.isnan(y),
+}  # fmt: skip
+SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}  # of numbers without a sign
+COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def _comparison(name, kind):
+    """The function of two arrays; on floats .eq and its like are false where one is NaN, .equ and its like are true."""
+    name = SAME.get(name, name)
+    if kind not in FLOATS or name in ("num", "nan"):
+        return COMPARE[name]
+    if name == "ne":
+        return lambda x, y: np.less(x, y) | np.greater(x, y)
+    if name[-1] == "u":
+        return lambda x, y: COMPARE[name[:-1]](x, y) | np.isnan(x) | np.isnan(y)
+    return COMPARE[name]
+
+
+def _compare(kind, flags, two):
+    """A predicate, or it and its opposite (p|q), each combined with a third operand if there is one."""
+    combine = next((COMBINE[flag] for flag in flags if flag in COMBINE), None)
+    names = flags - COMBINE.keys() - {"ftz"}
+    if len(names) != 1 or kind in ("bf16", "bf16x2", "f16x2"):
+        raise Unknown("is a comparison that is not known")
+    test = _comparison(*names, kind)
+    test = _flushing(test) if "ftz" in flags else test
+    if two:
+        inner = test
+        test = lambda x, y: np.stack([inner(x, y), ~inner(x, y)])
+    if combine:
+        return Operation(lambda x, y, p: combine(test(x, y), p), ["pred"] * (1 + two), [kind, kind, "pred"])
+    return Operation(test, ["pred"] * (1 + two), [kind, kind])
+
+
+# ---- conversions -----------------------------------------------------------------------------------------------------
+
+NARROW = {  # what float32 is rounded to here: the bits, the mode without one in the opcode, the modes
+    "bf16": (formats.round_to_bfloat16, "rn", {"rn", "rna", "rz"}),
+    "tf32": (formats.round_to_tf32, "rna", {"rn", "rna", "rz"}),
+    "f16": (lambda x, *how: formats.round_to_float(x, np.float16, *how).view(np.uint16), "rn", ROUNDINGS),
+}
+
+
+def _convert(kinds, flags):
+    if len(kinds) != 2 or "relu" in flags:
+        raise Unknown("is a conversion that is not known")
+    result, source = kinds
+    whole, mode = next(iter(flags & formats.WHOLE.keys()), None), next(iter(flags & (ROUNDINGS | {"rna"})), None)
+    if source == "bf16" and result == "f32":
+        return Operation(formats.bfloat16_to_float32, ["f32"], ["bf16"])
+    if result in ("bf16", "tf32", *PACKED) or source == "bf16":
+        return _narrow(result, source, mode, "satfinite" in flags)
+    function = _plain_conversion(result, source, whole, mode or "rn", flags)
+    if "ftz" in flags:
+        function = _flushing(function) if source == "f32" else function
+        function = _after(formats.flush_subnormal, function) if result == "f32" else function
+    if "sat" in flags and result in FLOATS:
+        function = _after(formats.clamp_unit, function)
+    return Operation(function, [result], [source])
+
+
+def _narrow(result, source, mode, saturate):
+    """To formats that NumPy lacks; of a pair of 16-bit floats the first operand is the upper."""
+    scalar = PACKED.get(result, result)
+    if source != "f32" or scalar not in NARROW or (mode or "rn") not in NARROW[scalar][2]:
+        raise Unknown(f"converts .{source} to .{result} in a way that is not known")
+    round_, default, _ = NARROW[scalar]
+    bits = lambda x: round_(x, mode or default, saturate)
+    if result not in PACKED:
+        return Operation(bits, ["b32" if result == "tf32" else "b16"], ["f32"])
+    return Operation(lambda high, low: bits(high).astype(np.uint32) << np.uint32(16) | bits(low), ["b32"], ["f32"] * 2)
+
+
+def _plain_conversion(result, source, whole, mode, flags):
+    dtype, own = DTYPES[result], DTYPES[source]
+    if mode == "rna" or (mode != "rn" and result not in FLOATS):
+        raise Unknown(f"rounds with .{mode}, which is not known for it")
+    if source in FLOATS and result not in FLOATS:
+        return lambda x: formats.round_to_integer(x, dtype, whole or "rzi")
+    if source not in FLOATS and result in FLOATS:
+        return lambda x: formats.integer_to_float(x, dtype, mode)
+    if source in FLOATS and whole:
+        return lambda x: formats.round_to_whole(x, whole).astype(dtype)
+    if source in FLOATS and own().itemsize > dtype().itemsize:
+        return lambda x: formats.round_to_float(x, dtype, mode, "satfinite" in flags)
+    if "sat" in flags and result not in FLOATS:
+        to, of = np.iinfo(dtype), np.iinfo(own)
+        low, high = own(max(to.min, of.min)), own(min(to.max, of.max))
+        return lambda x: np.clip(x, low, high).astype(dtype)
+    return lambda x: x.astype(dtype)
+
+
+def _convert_address(kind, flags):
+    """Generic addresses of global and constant memory are the addresses themselves."""
+    spaces = [flag.partition("::")[0] for flag in flags - {"to"}]
+    base = DTYPES[kind](GENERIC.get(*spaces, 0))
+    return Operation(lambda x: x - base if "to" in flags else x + base, [kind], [kind])
+
+
+# ---- the table -------------------------------------------------------------------------------------------------------
+
+MODIFIERS_OF: dict[str, set[str]] = {
+    "setp": {*COMPARE, *SAME, *(f"{name}u" for name in COMPARE), *COMBINE, "ftz"},
+    "cvt": {*formats.WHOLE, *ROUNDINGS, "rna", "ftz", "sat", "satfinite", "relu"},
+    "cvta": {"to", "global", "shared", "local", "const", "param", "shared::cta"},
+}
+for _key in (*WHOLE, *NEAREST):
+    _root, *_flags = _key.split(".")
+    MODIFIERS_OF.setdefault(_root, set()).update(_flags)
+for _root in (*SOURCES, "neg", "abs", *formats.APPROXIMATE):
+    MODIFIERS_OF.setdefault(_root, set()).update(MODIFIERS)
+
+
+@lru_cache(maxsize=1024)
+def operation(parts, two):
+    """The Operation of an opcode, given by its parts. two: whether it has two destinations, p|q.
+
+    Errors  Unknown for an opcode, a modifier or a type that is not known
+    """
+    root, *rest = parts
+    kinds = [part for part in rest if part in DTYPES]
+    flags = [part for part in rest if part not in DTYPES]
+    if root not in MODIFIERS_OF:
+        raise Unknown("is an opcode that is not known")
+    if strange := set(flags) - MODIFIERS_OF[root]:
+        raise Unknown(f"has the modifier .{min(strange)}, which is not known")
+    if not kinds:
+        raise Unknown("has no type that is known")
+    if root == "setp":
+        return _compare(kinds[0], set(flags), two)
+    if root == "cvt":
+        return _convert(kinds, set(flags))
+    if root == "cvta":
+        return _convert_address(kinds[0], set(flags))
+    if kinds[0] in FLOATS and root not in ("selp", "slct"):
+        root = "fma" if root == "mad" else root
+        key = ".".join([root, *(flag for flag in flags if flag not in MODIFIERS)])
+        return _floating(root, key, kinds[0], set(flags))
+    types, function = WHOLE[".".join([root, *flags])]
+    results, sources = ([_type(letter, kinds) for letter in part] for part in types.split("="))
+    return Operation(function, results, sources)
+
+
+def _type(letter, kinds):
+    kind = kinds[0]
+    bits = 8 * np.dtype(DTYPES[kind]).itemsize
+    letters = {"t": kind, "s": kinds[-1], "u": "u32", "p": "pred", "c": CARRY}
+    return letters.get(letter) or (f"u{bits}" if letter == "b" else f"{kind[0]}{2 * bits}")

@@ -6,19 +6,30 @@ memory. Variables in shared and local memory get their addresses here.
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ..errors import StateError
-from .names import Names, round_up
+from . import syntax
 from .report import Location, source_text
-from .syntax import ARGUMENTS, Negated, Symbol, files, functions_and_variables, split
+from .syntax import split
 
-__all__ = ["Instruction", "Program", "parse", "plain_name"]
+__all__ = ["LOCAL_START", "SHARED_START", "Instruction", "Program", "parse", "plain_name"]
 
+# Where shared and local memory begin; lower addresses are out of bounds, so that a forgotten base is a fault.
+SHARED_START, LOCAL_START = 0x400, 0x40
+WIDTHS = {"pred": 1, "b8": 2, "u8": 2, "s8": 2, "16": 2, "32": 4, "64": 8}
+MINOR = ("rn", "rz", "rm", "rp", "ftz", "uni", "weak", "relaxed", "cta", "gpu", "sys")
+
+NUMBER = re.compile(r"[-+]?(?:0[fFdDxX][0-9a-fA-F]+U?|\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?)$")
+SUM = re.compile(r"(.+?)\s*\+\s*([-+]?\w+)$")
+SPECIAL = re.compile(
+    r"%(?:(?:n?tid|n?ctaid)\.[xyz]|laneid|n?warpid|lanemask_[a-z]{2}|(?:dynamic|total)_smem_size|n?smid|clock(?:64)?"
+    r"|globaltimer)$"
+)
 OPERATION = re.compile(r"(?:@(!?)\s*([\w$%.]+)\s+)?([\w.:]+)\s*(.*)$", re.S)
 REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
-MINOR = ("rn", "rz", "rm", "rp", "ftz", "uni", "weak", "relaxed", "cta", "gpu", "sys")
 PLACE = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?", re.S)
 
 
@@ -32,97 +43,187 @@ class Instruction:
     location: Location
     text: str
     number: int = -1
-    parts: tuple[str, ...] = field(init=False)
 
-    def __post_init__(self):
-        self.parts = tuple(self.opcode.split("."))
+    @cached_property
+    def parts(self):
+        return tuple(self.opcode.split("."))
 
     def error(self, what):
         """A StateError that names this instruction and its line."""
         return StateError(f"interpret: {self.text!r} {what} ({self.location})")
 
 
-@dataclass
 class Program:
-    """A kernel ready to be translated."""
+    """A kernel ready to be translated.
 
-    name: str
-    parameters: list[tuple[str, str]]  # names and types in PTX
-    most_threads: int | None
-    instructions: list[Instruction]
-    tables: dict[str, list[str]]  # of branches: the name of a table and the labels in it
-    labels: dict[str, int]
-    arrays: list[tuple[str, bytes]]  # of the module in global and constant memory: names and contents
-    registers: dict[int, int]  # how many there are of each width
-    shared: int  # address of the end of static shared memory; dynamic shared memory begins at or after it
-    dynamic: int  # address of dynamic shared memory
-    local: int  # address of the end of local memory
+    parameters   names and types in PTX; most_threads: that a block may have, or None
+    tables       of branches: the name of a table and the labels in it; labels: label -> number of an instruction
+    arrays       of the module in global and constant memory: names and contents
+    registers    how many there are of each width
+    shared       address of the end of static shared memory, local: of local memory; dynamic: where dynamic begins
+    """
+
+    def __init__(self):
+        self.instructions: list[Instruction] = []
+        self.tables: dict[str, list[str]] = {}
+        self.labels: dict[str, int] = {}
+        self.arrays: list[tuple[str, bytes]] = []
+        self.registers = {1: 0, 2: 0, 4: 0, 8: 0}
+        self.shared, self.local = SHARED_START, LOCAL_START
 
 
 class _Linker:
     def __init__(self, text):
-        self.files = files(text)
-        self.functions, outside = functions_and_variables(text)
-        self.names = Names()
-        self.instructions = []
-        self.labels = {}
-        self.tables = {}
-        self.calls = []
-        self.locations = {}
-        self.location = None
+        self.files = syntax.files(text)
+        self.functions, outside = syntax.functions_and_variables(text)
+        self.program = Program()
+        self.scopes, self.opened = (
+            [{"": ()}],
+            0,
+        )  # names between two braces; "": the numbers of those around and its own
+        self.dynamic, self.dynamic_alignment = [], 1  # names of dynamic shared memory, all for the same place
+        self.calls, self.locations, self.location = [], {}, None
         for piece in outside:
-            self.names.variable(piece.text)
+            self.variable(piece.text)
 
-    # ---- statements ----------------------------------------------------------------------------------------------
+    # ---- declarations ------------------------------------------------------------------------------------------------
+
+    def open(self):
+        self.opened += 1
+        self.scopes.append({"": (*self.scopes[-1][""], self.opened)})
+
+    def mark(self, label):
+        """A label with the scopes around it."""
+        return "/".join(map(str, (*self.scopes[-1][""], label)))
+
+    def variable(self, text):
+        """Enter a variable, if the statement declares one; whether it does."""
+        match = syntax.VARIABLE.match(text)
+        if not match:
+            return False
+        linkage, space, alignment, bits, name, count, values = match.groups()
+        width, program = int(bits) // 8, self.program
+        size, alignment = width * int(count or 1), int(alignment or width)
+        if space == "shared" and linkage == "extern":
+            self.dynamic.append(name)
+            self.dynamic_alignment = max(self.dynamic_alignment, alignment)
+            return True
+        if space in ("shared", "local", "param"):
+            space = "shared" if space == "shared" else "local"
+            address = _round_up(getattr(program, space), alignment)
+            setattr(program, space, address + size)
+        else:
+            space, address = "global", len(program.arrays)
+            program.arrays.append((name, _contents(values, width).ljust(size, b"\0")))
+        self.scopes[-1][name] = syntax.Symbol(name, space, address)
+        return True
+
+    def declare_registers(self, kind, names):
+        width = WIDTHS.get(kind) or WIDTHS.get(kind[1:])
+        if width is None:
+            raise StateError(f"interpret: registers of type .{kind} are not known")
+        for name in split(names):
+            numbered = re.match(r"(.+)<(\d+)>$", name)
+            if numbered:
+                self.scopes[-1][f"{numbered[1]}<>"] = width, int(numbered[2])
+            else:
+                self.scopes[-1][name] = self.new_register(width)
+
+    def new_register(self, width):
+        self.program.registers[width] += 1
+        return syntax.Register(self.program.registers[width] - 1, width)
+
+    def find(self, name):
+        """What a name stands for, or None."""
+        prefix = name.rstrip("0123456789")
+        numbered = f"{prefix}<>"
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+            if numbered in scope and name != prefix and int(name[len(prefix) :]) < scope[numbered][1]:
+                scope[name] = self.new_register(scope[numbered][0])
+                return scope[name]
+        return syntax.Symbol(name, "dynamic", 0) if name in self.dynamic else None
+
+    # ---- operands ----------------------------------------------------------------------------------------------------
+
+    def operand(self, text):
+        found = self.find(text)
+        if found is not None:
+            return found
+        if text[0] == "{":
+            return syntax.Vector(tuple(self.operand(part) for part in split(text[1:-1])))
+        if text[0] == "[":
+            return self.address(text[1:-1].strip())
+        if text[0] == "!":
+            return syntax.Negated(self.operand(text[1:]))
+        if NUMBER.match(text):
+            return syntax.Immediate(text)
+        if SPECIAL.match(text):
+            return syntax.Special(text)
+        if text == "WARP_SZ":
+            return syntax.Immediate("32")
+        if "|" in text:
+            return syntax.Vector(tuple(self.operand(part.strip()) for part in text.split("|")))
+        if (match := SUM.match(text)) and isinstance(base := self.operand(match[1]), syntax.Symbol):
+            return base._replace(offset=int(match[2], 0))
+        return text  # a label, a function, "_", or unknown: the translation of the instruction decides
+
+    def address(self, text):
+        base, *place = split(text)
+        if place:
+            return syntax.Cell(self.operand(base), self.operand(place[0]).elements)
+        match = SUM.match(text)
+        if match and NUMBER.match(match[2]):
+            return syntax.Address(self.operand(match[1]), int(match[2], 0))
+        return syntax.Address(self.operand(text), 0)
+
+    # ---- statements --------------------------------------------------------------------------------------------------
 
     def emit(self, function, bindings, leave):
         """Append the instructions of a function; leave: the label that its ret goes to, None in the kernel itself."""
         if function.name in self.calls:
             raise StateError(f"interpret: {function.name} calls itself; recursion is not known")
-        names = self.names
-        outer, names.scopes = names.scopes, [names.scopes[0]]
+        outer, self.scopes = self.scopes, [self.scopes[0]]
         self.calls.append(function.name)
-        names.open()
-        names.scopes[-1].names.update(bindings)
+        self.open()
+        self.scopes[-1].update(bindings)
         for piece in function.body:
             if piece.kind == "open":
-                names.open()
+                self.open()
             elif piece.kind == "close":
-                names.scopes.pop()
+                self.scopes.pop()
             elif piece.kind == "label":
-                last_label = names.mark(piece.text)
-                self.labels[last_label] = len(self.instructions)
+                last_label = self.mark(piece.text)
+                self.program.labels[last_label] = len(self.program.instructions)
             elif piece.text.startswith(".branchtargets"):
-                self.tables[last_label] = [names.mark(label) for label in split(piece.text.split(None, 1)[1])]
+                targets = split(piece.text.split(None, 1)[1])
+                self.program.tables[last_label] = [self.mark(label) for label in targets]
             else:
                 self.statement(piece, leave)
         self.calls.pop()
-        names.scopes = outer
+        self.scopes = outer
 
     def statement(self, piece, leave):
         text = piece.text
         if text.startswith(".loc "):
             self.location = self.source(PLACE.match(text)) or self.location
         elif match := REGISTERS.match(text):
-            self.names.declare_registers(*match.groups())
-        elif text.startswith((".pragma", ".callprototype")) or (text[0] == "." and self.names.variable(text)):
+            self.declare_registers(*match.groups())
+        elif text.startswith((".pragma", ".callprototype")) or (text[0] == "." and self.variable(text)):
             pass
-        else:
-            match = OPERATION.match(text)
-            if not match:
-                raise StateError(f"interpret: line {piece.line} of the PTX: {text!r} is not known")
+        elif match := OPERATION.match(text):
             self.operation(piece, match, leave)
+        else:
+            raise StateError(f"interpret: line {piece.line} of the PTX: {text!r} is not known")
 
     def source(self, match):
         """The location that a .loc names; line 0 is code that no line stands for."""
-        file, line, outer_file, outer_line = (int(number or 0) for number in match.groups())
-        if not line:
-            return None
-        key = file, line, outer_file, outer_line
-        if key not in self.locations:
+        key = file, line, outer_file, outer_line = tuple(int(number or 0) for number in match.groups())
+        if line and key not in self.locations:
             caller = self.line(outer_file, outer_line) if outer_line else None
             self.locations[key] = self.line(file, line, caller)
-        return self.locations[key]
+        return self.locations.get(key)
 
     def line(self, file, line, caller=None):
         name = self.files.get(file, "?")
@@ -131,8 +232,8 @@ class _Linker:
     def operation(self, piece, match, leave):
         negated, guard, opcode, rest = match.groups()
         location = self.location or Location("PTX", piece.line, piece.text)
-        guard = guard and self.names.operand(guard)
-        guard = Negated(guard) if negated else guard
+        guard = guard and self.operand(guard)
+        guard = syntax.Negated(guard) if negated else guard
         root = opcode.split(".")[0]
         if root == "call":
             if guard is not None:
@@ -142,10 +243,11 @@ class _Linker:
             opcode, operands = "bra", (leave,)
         elif root in ("bra", "brx"):
             labels = split(rest)
-            operands = (*(self.names.operand(part) for part in labels[:-1]), self.names.mark(labels[-1]))
+            operands = (*(self.operand(part) for part in labels[:-1]), self.mark(labels[-1]))
         else:
-            operands = tuple(self.names.operand(part) for part in split(rest))
-        self.instructions.append(Instruction(opcode, guard, operands, location, piece.text, len(self.instructions)))
+            operands = tuple(self.operand(part) for part in split(rest))
+        number = len(self.program.instructions)
+        self.program.instructions.append(Instruction(opcode, guard, operands, location, piece.text, number))
 
     def call(self, rest, location):
         parts = split(rest)
@@ -156,49 +258,51 @@ class _Linker:
         arguments = parts[1] if len(parts) > 1 else "()"
         bindings = {}
         for declared, given in ((function.results, results), (function.arguments, arguments)):
-            for (_, _, name, _), actual in zip(ARGUMENTS.findall(declared), split(given[1:-1]), strict=True):
-                bindings[name] = self.names.find(actual)
-        leave = f"end of call {len(self.instructions)} to {function.name}"
+            for (_, _, name, _), actual in zip(syntax.ARGUMENTS.findall(declared), split(given[1:-1]), strict=True):
+                bindings[name] = self.find(actual)
+        leave = f"end of call {len(self.program.instructions)} to {function.name}"
         saved = self.location
         self.emit(function, bindings, leave)
         self.location = saved
-        self.labels[leave] = len(self.instructions)
+        self.program.labels[leave] = len(self.program.instructions)
 
-    # ---- the end -------------------------------------------------------------------------------------------------
+    # ---- the end -----------------------------------------------------------------------------------------------------
 
     def resolve(self, label):
         """The number of the instruction after a label, looked up from the scope of its use outwards."""
         *path, name = label.split("/")
-        while "/".join([*path, name]) not in self.labels:
+        while (found := self.program.labels.get("/".join([*path, name]))) is None:
             if not path:
                 raise StateError(f"interpret: the PTX has no label {name}")
             path.pop()
-        return self.labels["/".join([*path, name])]
+        return found
 
-    def program(self):
+    def link(self):
         kernels = [function for function in self.functions.values() if function.kind == "entry"]
         if len(kernels) != 1:
             raise StateError(f"interpret: the PTX has {len(kernels)} kernels (.entry), wants one")
-        kernel = kernels[0]
-        found = ARGUMENTS.findall(kernel.arguments)
-        parameters = [(name, f"{kind}[{count}]" if count else kind) for _, kind, name, count in found]
-        self.emit(kernel, {name: Symbol(name, "kernel", i) for i, (name, _) in enumerate(parameters)}, None)
+        (kernel,), program = kernels, self.program
+        found = syntax.ARGUMENTS.findall(kernel.arguments)
+        program.name = kernel.name
+        program.parameters = [(name, f"{kind}[{count}]" if count else kind) for _, kind, name, count in found]
+        self.emit(kernel, {name: syntax.Symbol(name, "kernel", i) for i, (_, _, name, _) in enumerate(found)}, None)
         limit = re.search(r"\.(?:maxntid|reqntid)\s+([\d, ]+)", kernel.attributes)
-        most = math.prod(int(number) for number in limit[1].split(",")) if limit else None
-        names = self.names
-        labels = {label: self.resolve(label) for label in self._used()}
-        dynamic = round_up(names.shared, names.dynamic_alignment)
-        return Program(
-            kernel.name, parameters, most, self.instructions, self.tables, labels, names.arrays, names.registers,
-            names.shared, dynamic, names.local,
-        )  # fmt: skip
+        program.most_threads = math.prod(int(number) for number in limit[1].split(",")) if limit else None
+        program.dynamic = _round_up(program.shared, self.dynamic_alignment)
+        used = [step.operands[-1] for step in program.instructions if step.parts[0] == "bra"]
+        used += [label for labels in program.tables.values() for label in labels]
+        program.labels = {label: self.resolve(label) for label in used}
+        return program
 
-    def _used(self):
-        for instruction in self.instructions:
-            if instruction.parts[0] == "bra":
-                yield instruction.operands[-1]
-        for labels in self.tables.values():
-            yield from labels
+
+def _round_up(number, multiple):
+    return -(-number // multiple) * multiple
+
+
+def _contents(values, width):
+    """The bytes of an initialiser: whole numbers between braces."""
+    numbers = [int(part, 0) for part in split((values or "").strip().strip("{}"))]
+    return b"".join((number % (1 << 8 * width)).to_bytes(width, "little") for number in numbers)
 
 
 def plain_name(opcode):
@@ -211,4 +315,4 @@ def parse(text):
 
     Errors  RuntimeError for text that cannot be read
     """
-    return _Linker(text).program()
+    return _Linker(text).link()

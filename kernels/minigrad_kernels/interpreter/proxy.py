@@ -11,7 +11,7 @@ are not watched until then. Reads by threads are not held against bulk copies th
 
 import numpy as np
 
-from .memory import filled
+from .memory import READ, filled, words_of
 
 __all__ = ["MOST", "Proxy"]
 
@@ -19,7 +19,7 @@ MOST = 64  # mbarriers of a block
 
 
 class Proxy:
-    """Products and bulk copies of a batch of blocks; `mbarriers` and `bulk` start what arrives here."""
+    """Products and bulk copies of a batch of blocks; `warpgroup` and `bulk` start what arrives here."""
 
     def __init__(self, machine, stride):
         """stride: bytes of shared memory of each block."""
@@ -37,10 +37,9 @@ class Proxy:
         self.begun = np.zeros(warps, np.int32)  # products
         self.groups = [[] for _ in range(warps)]  # of those, how many at each commit that nobody has waited for
         self.reads = {}  # by warp, for each word of its block: the number of the last product that reads it
-        self.flying = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the copy that is under way
-        self.brought = np.zeros_like(self.flying)  # the copy that brought it
+        self.flying, self.brought = np.zeros((2, self.words * self.geometry.blocks), np.int32)  # by word: the copy
         self.copies = [None]  # by number
-        self.barriers = {}  # mbarriers.Barrier by their places
+        self.barriers = {}  # bulk.Barrier by their places
         self.maps = set()  # (lane, address) of tensor maps that a fence has acquired
 
     # ---- products ------------------------------------------------------------------------------------------------
@@ -49,35 +48,33 @@ class Proxy:
         """Products of these warps read chunks of 16 bytes: (warps, chunks); gives whether all may be read."""
         shared, races = self.machine.shared, self.machine.shared.races
         outside = shared.outside(addresses, 16)
-        if outside is not None:
+        if outside.any():
             what = lambda warp, chunk: f"reads 16 bytes at {shared.where(int(addresses[warp, chunk]))}"
             self.fault("out of bounds", instruction, outside, what)
             return False
         where = lambda warp, chunk: f"reads {shared.where(int(addresses[warp, chunk]))}"
         words = offsets[:, :, None] // 4 + np.arange(4)
         first = np.searchsorted(self.geometry.warp, warps)[:, None, None]  # the first lane of each warp
-        unordered, unfenced = races.before_proxy(
-            races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1), first
-        )
-        missing = ~shared.space.was_written(offsets.reshape(-1), 16).reshape(offsets.shape)
+        units = races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1)
+        unordered, unfenced = races.before_proxy(units, first)
+        missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(*offsets.shape, 1)
         for kind, bad, why in (
-            ("cp.async wait", self.machine.copies.owner[words] > 0, ", to which a cp.async is under way"),
-            ("bulk wait", self.flying[words] > 0, ", to which a bulk copy is under way"),
-            (
-                "bulk wait",
-                self.unseen(warps, words),
-                ", which a bulk copy brought whose mbarrier it has not waited for",
-            ),
-            ("unwritten read", missing, " that nobody wrote"),
-            ("shared race", unordered, ", which another thread wrote, with no barrier between"),
-            ("proxy fence", unfenced, ", whose writer has executed no fence.proxy.async since"),
+            ("cp.async wait", self.machine.copies.step[words] > 0, "to which a cp.async is under way"),
+            ("bulk wait", self.flying[words] > 0, "to which a bulk copy is under way"),
+            ("bulk wait", self.unseen(warps, words), "which a bulk copy brought whose mbarrier it has not waited for"),
+            ("unwritten read", missing, "that nobody wrote"),
+            ("shared race", unordered, "which another thread wrote, with no barrier between"),
+            ("proxy fence", unfenced, "whose writer has executed no fence.proxy.async since"),
         ):
-            bad = bad.any(axis=2) if bad.ndim == 3 else bad
-            self.fault(kind, instruction, bad, lambda warp, chunk, why=why: where(warp, chunk) + why)
+            text = lambda warp, chunk, why=why: f"{where(warp, chunk)}, {why}"
+            self.fault(kind, instruction, bad.any(axis=2), text)
         self.begun[warps] += 1
         for warp, row in zip(warps.tolist(), words.reshape(len(warps), -1) % self.words, strict=True):
             self.reads.setdefault(warp, np.zeros(self.words, np.int32))[row] = self.begun[warp]
         return True
+
+    def fence(self, warps):
+        self.fenced[warps] = True
 
     def commit(self, warps):
         for warp in warps.tolist():
@@ -119,23 +116,17 @@ class Proxy:
                 found[here] |= last > self.seen[warps[here], reader % own]
         return found
 
-    def check(self, instruction, lanes, addresses, offsets, size, writes):
-        """An access by threads; see also copies.Copies.check."""
-        words, warps = self.machine.copies.words(offsets, size), self.geometry.warp[lanes.at]
-        flying = self.flying[words].any(axis=1)
-        where = lambda i: f"{'writes' if writes else 'reads'} {self.machine.shared.where(int(addresses[i]))}"
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        """An access by threads."""
+        words, warps = words_of(offsets, size), self.geometry.warp[lanes.at]
+        held = np.zeros(0, np.bool_) if access == READ else self.still_read(warps, words)
         for kind, bad, why in (
-            ("bulk wait", flying, ", to which a bulk copy is under way"),
-            ("bulk wait", self.unseen(warps, words).any(axis=1), ", whose mbarrier it has not waited for"),
-            (
-                "wgmma wait",
-                self.still_read(warps, words) if writes else flying & False,
-                ", which a product may still read",
-            ),
+            ("bulk wait", self.flying[words].any(axis=1), "to which a bulk copy is under way"),
+            ("bulk wait", self.unseen(warps, words).any(axis=1), "whose mbarrier it has not waited for"),
+            ("wgmma wait", held, "which a product may still read"),
         ):
-            if bad.any():
-                self.machine.fault(kind, instruction, lanes, bad, lambda i, why=why: where(i) + why)
-        if writes:
+            self.machine.shared.tell(kind, instruction, lanes, addresses, bad, access, f", {why}")
+        if access != READ:
             self.brought[words] = 0
 
     def fault(self, kind, instruction, bad, text):
@@ -152,15 +143,15 @@ class Proxy:
         copy.number = len(self.copies)
         self.copies.append(copy)
         self.flying[copy.words] = copy.number
-        self.machine.shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
+        self.machine.shared.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
 
     def arrive(self, copy, barrier):
         """What a copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
         shared = self.machine.shared
         copy.phase = barrier.phases + 1
-        shared.space.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
-        shared.space.mark(copy.words * 4, 4)
-        shared.races.write_time[shared.races.units(copy.words * 4, 4)] = 0
+        shared.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
+        shared.mark(copy.words * 4, 4)
+        shared.races.writers[2][shared.races.units(copy.words * 4, 4)] = 0
         self.flying[copy.words], self.brought[copy.words] = 0, copy.number
         barrier.missing -= copy.data.nbytes
         barrier.settle()

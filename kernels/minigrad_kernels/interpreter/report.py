@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-__all__ = ["Counts", "Fault", "Location", "Report", "source_text"]
+__all__ = ["SECTOR", "Counts", "Fault", "Location", "Report", "source_text"]
 
 SECTOR = 32  # bytes that global memory moves at least
 
@@ -71,6 +71,20 @@ class Counts:
     shared_wavefronts: int = 0
     shared_wavefronts_ideal: int = 0
     barriers: int = 0
+
+    def transfer(self, loads, touched, least, by_array):
+        """Add an access to global memory. by_array: (name, bytes asked for, their sectors) for each array."""
+        if loads:
+            self.global_load_sectors += touched
+            self.global_load_sectors_ideal += least
+            asked, moved = self.bytes_loaded, self.sector_bytes_loaded
+        else:
+            self.global_store_sectors += touched
+            self.global_store_sectors_ideal += least
+            asked, moved = self.bytes_stored, self.sector_bytes_stored
+        for name, bytes_, sectors in by_array:
+            asked[name] += bytes_
+            moved[name] += sectors * SECTOR
 
     @property
     def global_sectors(self):

@@ -1,34 +1,36 @@
-"""Slots: every operand of a program as one array over the lanes, of the type that the instruction reads or writes.
+"""Slots: every operand of a program as one array over the lanes; and steps: closures over slots that execute it.
 
 The numbers of slots are fixed when a program is translated; the arrays are made for each launch. Slots of one register
-share its memory: as other types of its width, or as its lower part or its halves.
+share its memory: as other types of its width, or as its lower part or its halves. Builders make the steps: each takes
+the slots and an instruction of its opcode. What has no builder is an operation.
 """
 
-import struct
+from collections.abc import Callable
+from operator import itemgetter
 
 import numpy as np
 
 from .array import FILL, START, WINDOW_BITS
-from .names import SHARED_START
-from .operations import DTYPES, Unknown
+from .operations import CARRY, DTYPES, Unknown
+from .program import SHARED_START
 from .syntax import Immediate, Negated, Register, Special, Symbol
 
-__all__ = ["FIRST_ARRAY", "Slots", "allocate"]
+__all__ = [
+    "BUILDERS", "FIRST_ARRAY", "Slots", "address_of", "allocate", "builder", "compute", "copy", "guarded", "nothing",
+    "sequence",
+]  # fmt: skip
 
 FIRST_ARRAY = 16  # the number of the module's first array in global memory
-CARRY = "carry"
 
 
 def _literal(text, dtype):
     """An immediate as a scalar of a type."""
-    dtype = np.dtype(dtype)
-    lower = text.lower()
+    dtype, lower = np.dtype(dtype), text.lower()
     if lower.startswith(("0f", "0d")):
-        data = struct.pack("<Q" if lower[1] == "d" else "<I", int(text[2:], 16))
-        value = np.frombuffer(data, np.float64 if lower[1] == "d" else np.float32)[0]
+        number = int(text[2:], 16)
         if dtype.kind == "f":
-            return dtype.type(value)
-        number = int.from_bytes(data, "little")
+            size = 4 if lower[1] == "f" else 8
+            return dtype.type(np.array(number, f"u{size}").view(f"f{size}"))
     elif "." in text:
         if dtype.kind != "f":
             raise Unknown(f"has {text}, wants a whole number")
@@ -37,8 +39,7 @@ def _literal(text, dtype):
         number = int(text.rstrip("U"), 0)
     if dtype.kind == "b":
         return np.bool_(number != 0)
-    bits = dtype.itemsize * 8
-    return np.array(number % (1 << bits), f"u{dtype.itemsize}").view(dtype)[()]
+    return np.array(number % (1 << 8 * dtype.itemsize), f"u{dtype.itemsize}").view(dtype)[()]
 
 
 class Slots:
@@ -51,12 +52,10 @@ class Slots:
     def _slot(self, *key):
         return self.numbers.setdefault(key, len(self.numbers))
 
-    @property
-    def carry(self):
-        return self._slot(CARRY)
-
     def source(self, operand, kind, part=0):
         """The slot of an operand read as a type; part: which piece of a wider register."""
+        if kind == CARRY:
+            return self._slot(CARRY)
         dtype = np.dtype(DTYPES[kind])
         if isinstance(operand, Register):
             return self._register(operand, dtype, part)
@@ -65,8 +64,6 @@ class Slots:
                 operand = Immediate(str(int(operand.text, 0) >> part * 8 * dtype.itemsize))
             return self._slot("constant", _literal(operand.text, dtype).tobytes(), dtype)
         if isinstance(operand, Special):
-            if dtype.itemsize != 4:
-                raise Unknown(f"reads {operand.name} as {dtype}, wants 32 bits")
             return self._slot("special", operand.name, dtype)
         if isinstance(operand, Symbol):
             return self._slot("constant", dtype.type(self.address(operand)).tobytes(), dtype)
@@ -87,6 +84,8 @@ class Slots:
 
     def target(self, operand, kind, part=None):
         """The slot that a result of a type is written to; a wider register takes it extended by zeros or its sign."""
+        if kind == CARRY:
+            return self._slot(CARRY)
         dtype = np.dtype(DTYPES[kind])
         if not isinstance(operand, Register):
             raise Unknown(f"writes to {operand}, wants a register")
@@ -96,11 +95,13 @@ class Slots:
             raise Unknown(f"writes {dtype.itemsize} bytes to a register of {operand.width}")
         return self._register(operand, dtype, part or 0)
 
-    def predicate(self, guard):
-        """(slot, whether it is negated)"""
-        if isinstance(guard, Negated):
-            return self.source(guard.register, "pred"), True
-        return self.source(guard, "pred"), False
+    def reader(self, operand, kind):
+        """A function that gives an operand, maybe a negated predicate, in the lanes that execute."""
+        if isinstance(operand, Negated):
+            negated = self.source(operand.register, kind)
+            return lambda m: ~m.r[negated][m.at]
+        slot = self.source(operand, kind)
+        return lambda m: m.r[slot][m.at]
 
     def _register(self, register, dtype, part):
         if (part + 1) * dtype.itemsize > register.width or (dtype.kind == "b") != (register.width == 1):
@@ -124,38 +125,34 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
             row = tables[register.width][register.row].view(dtype)
             arrays.append(row[part :: register.width // dtype.itemsize])
         elif kind == "special":
-            name, dtype = key
-            arrays.append(_special(name, geometry, program, dynamic_bytes).view(dtype))
+            value = _special(key[0], geometry, program, dynamic_bytes)
+            arrays.append(value.view(key[1]) if key[1].itemsize == 4 else value.astype(key[1]))
         elif kind == CARRY:
             arrays.append(np.zeros(lanes, np.bool_))
         else:
             if kind == "parameter":
                 index, dtype, offset = key
-                data = parameters[index][offset : offset + dtype.itemsize]
-            else:
-                data, dtype = key
-            arrays.append(np.broadcast_to(np.frombuffer(data, dtype)[0], (lanes,)))
+                key = parameters[index][offset : offset + dtype.itemsize], dtype
+            arrays.append(np.broadcast_to(np.frombuffer(*key)[0], (lanes,)))
     return arrays
 
 
 def _special(name, geometry, program, dynamic_bytes):
-    """What a register that the hardware fills holds in each lane."""
+    """What a register that the hardware fills holds in each lane; all clocks stand still."""
     root, _, axis = name[1:].partition(".")
-    one = np.ones(geometry.lanes, np.uint32)
-    if root in ("tid", "ntid", "ctaid", "nctaid"):
+    one, lane = np.ones(geometry.lanes, np.uint32), geometry.lane.astype(np.uint32)
+    if axis:
         position = "xyz".index(axis)
-        if root == "tid":
-            return geometry.thread_index[position]
-        if root == "ctaid":
-            return geometry.block_index[position]
-        return one * (geometry.block if root == "ntid" else geometry.grid)[position]
-    lane = geometry.lane.astype(np.uint32)
+        each = {"tid": geometry.thread_index, "ctaid": geometry.block_index}
+        same = {"ntid": geometry.block, "nctaid": geometry.grid}
+        return each[root][position] if root in each else one * same[root][position]
     bit = one << lane
     below = bit - one
     simple = {
         "laneid": lane,
         "warpid": geometry.warp_in_block.astype(np.uint32),
         "nwarpid": one * geometry.warps_per_block,
+        "nsmid": one,
         "dynamic_smem_size": one * dynamic_bytes,
         "total_smem_size": one * (program.dynamic - SHARED_START + dynamic_bytes),
         "lanemask_eq": bit,
@@ -164,4 +161,89 @@ def _special(name, geometry, program, dynamic_bytes):
         "lanemask_gt": ~(below | bit),
         "lanemask_ge": ~below,
     }
-    return simple[root]
+    return simple.get(root, 0 * one)
+
+
+# ---- steps -----------------------------------------------------------------------------------------------------------
+
+BUILDERS: dict[str, Callable] = {}
+
+
+def builder(*opcodes):
+    """Enter a builder for the first parts of opcodes."""
+
+    def enter(build):
+        BUILDERS.update(dict.fromkeys(opcodes, build))
+        return build
+
+    return enter
+
+
+def nothing(m):
+    """What only orders or hints: here everything happens in order."""
+
+
+def copy(target, source):
+    def step(m):
+        m.r[target][m.at] = m.r[source][m.at]
+
+    return step
+
+
+def sequence(steps):
+    """One after the other."""
+
+    def step(m):
+        for part in steps:
+            part(m)
+
+    return steps[0] if len(steps) == 1 else step
+
+
+def compute(function, targets, sources):
+    """Targets = function(sources), over the lanes that execute."""
+    read = itemgetter(*sources) if len(sources) > 1 else lambda r: (r[sources[0]],)
+    target, in_place = targets[0], isinstance(function, np.ufunc)
+
+    def one(m):
+        r = m.r
+        values = read(r)
+        if not m.full:
+            at = m.at
+            r[target][at] = function(*[value[at] for value in values])
+        elif in_place:
+            function(*values, out=r[target])
+        else:
+            r[target][:] = function(*values)
+
+    def many(m):
+        results = function(*[value[m.at] for value in read(m.r)])
+        for slot, result in zip(targets, results, strict=True):
+            m.r[slot][m.at] = result
+
+    return one if len(targets) == 1 else many
+
+
+def guarded(step, number, held):
+    """A step under a predicate."""
+
+    def guarded_step(m):
+        whole = m.lanes
+        lanes = whole.only(held(m))
+        if lanes is not None:
+            m.enter(lanes)
+            step(m)
+            m.guarded[number] += lanes.warps
+            m.enter(whole)
+
+    return guarded_step
+
+
+def address_of(slots, operand):
+    """A function that gives the addresses (int64) of [base + offset] in the lanes that execute."""
+    base, offset = operand
+    narrow = getattr(base, "width", 8) == 4
+    slot = slots.source(base, "u32" if narrow else "s64")
+    if narrow:
+        return lambda m: m.r[slot][m.at].astype(np.int64) + offset
+    return lambda m: m.r[slot][m.at] + offset

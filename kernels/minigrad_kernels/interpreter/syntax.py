@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 __all__ = [
-    "ARGUMENTS", "FUNCTION", "VARIABLE", "Address", "Cell", "Function", "Immediate", "Negated", "Pair", "Piece",
+    "ARGUMENTS", "FUNCTION", "VARIABLE", "Address", "Cell", "Function", "Immediate", "Negated", "Piece",
     "Register", "Special", "Symbol", "Vector", "files", "functions_and_variables", "split",
 ]  # fmt: skip
 
@@ -57,14 +57,9 @@ class Negated(NamedTuple):
 
 
 class Vector(NamedTuple):
+    """Operands side by side, {a, b}, or two destinations, a|b."""
+
     elements: tuple[Any, ...]
-
-
-class Pair(NamedTuple):
-    """Two destinations, a|b."""
-
-    first: Any
-    second: Any
 
 
 class Address(NamedTuple):

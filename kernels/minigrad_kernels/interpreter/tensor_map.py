@@ -39,11 +39,14 @@ def encode(map_):
 
     Errors  ValueError for what the driver would refuse
     """
-    wrong = [f"{name} is {n}" for name, most in LIMITS.items() if not 1 <= (n := getattr(map_, name)) <= most]
-    wrong += [f"the address is {map_.address:#x}, no multiple of 16"] if map_.address % 16 else []
-    wrong += [f"the stride is {map_.stride}"] if map_.stride % 16 or not 0 < map_.stride < 1 << 40 else []
     wide = map_.box_columns * map_.size
-    wrong += [f"a line of a box has {wide} bytes"] if wide % 16 or wide > LINE else []
+    wrong = [f"{name} is {getattr(map_, name)}" for name, most in LIMITS.items() if not 0 < getattr(map_, name) <= most]
+    for what, number, most in (
+        ("address", map_.address, 1 << 64),
+        ("stride", map_.stride, 1 << 40),
+        ("line", wide, LINE),
+    ):
+        wrong += [f"the {what} is {number}"] if number % 16 or not 0 < number <= most else []
     if wrong:
         raise ShapeError(
             f"tensor map: {', '.join(wrong)}; wants sizes from 1 on, boxes of at most 256 by 256 with lines of at most "

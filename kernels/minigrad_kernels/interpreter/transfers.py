@@ -1,30 +1,35 @@
-"""Instructions that move data between registers and memory: mov, ld, st, atom, red, cp.async."""
+"""Instructions that move data between registers and memory: mov, ld, st, atom, red, cp.async.
 
-from collections.abc import Callable
+A cp.async arrives at the wait that covers it, and not before. Each thread puts its copies into groups. Until a thread
+waits for the group, the destination holds a NaN pattern, and any access to it, by whichever thread, is a fault.
+"""
 
 import numpy as np
 
 from .bulk import copy_box
+from .memory import WRITE, filled, words_of
 from .operations import DTYPES, Unknown
-from .steps import address_of, copy, sequence
+from .slots import address_of, builder, copy, sequence
 from .syntax import Address, Symbol, Vector
 
-__all__ = ["TRANSFERS"]
+__all__ = ["Copies"]
 
 MEMORIES = {"global": "everywhere", "const": "everywhere", "shared": "shared", "local": "local", "param": "local"}
 HINTS = tuple(
     "weak volatile relaxed acquire release acq_rel nc cta cluster gpu sys ca cg cs lu cv wb wt noftz unified".split()
 )
-TRANSFERS: dict[str, Callable] = {}
-
-
-def transfer(*names):
-    def enter(build):
-        for name in names:
-            TRANSFERS[name] = build
-        return build
-
-    return enter
+ATOMIC = {
+    "add": lambda old, x: old + x,
+    "min": lambda old, x: x if x < old or old != old else old,
+    "max": lambda old, x: x if x > old or old != old else old,
+    "and": lambda old, x: old & x,
+    "or": lambda old, x: old | x,
+    "xor": lambda old, x: old ^ x,
+    "exch": lambda old, x: x,
+    "inc": lambda old, x: old.dtype.type(0) if old >= x else old + old.dtype.type(1),
+    "dec": lambda old, x: x if old == 0 or old > x else old - old.dtype.type(1),
+    "cas": lambda old, x, y: y if old == x else old,
+}
 
 
 def _read_modifiers(instruction, known=()):
@@ -52,34 +57,29 @@ def _elements(operand, count):
     return elements
 
 
-@transfer("ld", "ldu")
+@builder("ld", "ldu")
 def load(slots, instruction):
     space, count, kind, _ = _read_modifiers(instruction)
     destination, place = instruction.operands[:2]
-    if isinstance(place.base, Symbol) and place.base.space == "kernel":
-        targets = [slots.target(element, kind) for element in _elements(destination, count)]
-        size = np.dtype(DTYPES[kind]).itemsize
-        offset = place.offset + place.base.offset
-        moves = [
-            copy(target, slots.parameter(place.base.address, kind, offset + i * size))
-            for i, target in enumerate(targets)
-        ]
-        return sequence(moves)
     dtype = np.dtype(DTYPES[kind])
+    targets = [None if d == "_" else slots.target(d, kind) for d in _elements(destination, count)]
+    if isinstance(place.base, Symbol) and place.base.space == "kernel":
+        first, size = place.offset + place.base.offset, dtype.itemsize
+        sources = [slots.parameter(place.base.address, kind, first + i * size) for i in range(count)]
+        return sequence([copy(*pair) for pair in zip(targets, sources, strict=True) if pair[0] is not None])
     address = address_of(slots, place)
-    targets = [element != "_" and slots.target(element, kind) for element in _elements(destination, count)]
 
     def step(m):
-        values = getattr(m, space).load(instruction, m.lanes, address(m), dtype, count)
+        values = getattr(m, space).access(instruction, m.lanes, address(m), dtype, count)
         r, at = m.r, m.at
         for target, value in zip(targets, values, strict=True):
-            if target is not False:
+            if target is not None:
                 r[target][at] = value
 
     return step
 
 
-@transfer("st")
+@builder("st")
 def store(slots, instruction):
     space, count, kind, _ = _read_modifiers(instruction)
     place, source = instruction.operands
@@ -89,56 +89,13 @@ def store(slots, instruction):
 
     def step(m):
         r, at = m.r, m.at
-        getattr(m, space).store(instruction, m.lanes, address(m), [r[source][at] for source in sources], dtype)
+        values = [r[source][at] for source in sources]
+        getattr(m, space).access(instruction, m.lanes, address(m), dtype, count, values)
 
     return step
 
 
-@transfer("mov")
-def move(slots, instruction):
-    """Between registers; or a register and its parts, the lowest first."""
-    kind = instruction.parts[-1]
-    target, source = instruction.operands
-    if isinstance(target, Vector):
-        part = _part(kind, target)
-        moves = [
-            copy(slots.target(element, part), slots.source(source, part, i))
-            for i, element in enumerate(target.elements)
-            if element != "_"
-        ]
-    elif isinstance(source, Vector):
-        part = _part(kind, source)
-        moves = [
-            copy(slots.target(target, part, i), slots.source(element, part))
-            for i, element in enumerate(source.elements)
-        ]
-    else:
-        return copy(slots.target(target, kind), slots.source(source, kind))
-    return sequence(moves)
-
-
-def _part(kind, vector):
-    return f"b{np.dtype(DTYPES[kind]).itemsize * 8 // len(vector.elements)}"
-
-
-# ---- atomic operations -------------------------------------------------------------------------------------------
-
-
-ATOMIC = {
-    "add": lambda old, x: old + x,
-    "min": lambda old, x: x if x < old or old != old else old,
-    "max": lambda old, x: x if x > old or old != old else old,
-    "and": lambda old, x: old & x,
-    "or": lambda old, x: old | x,
-    "xor": lambda old, x: old ^ x,
-    "exch": lambda old, x: x,
-    "inc": lambda old, x: old.dtype.type(0) if old >= x else old + old.dtype.type(1),
-    "dec": lambda old, x: x if old == 0 or old > x else old - old.dtype.type(1),
-    "cas": lambda old, x, y: y if old == x else old,
-}
-
-
-@transfer("atom", "red")
+@builder("atom", "red")
 def atomic(slots, instruction):
     space, count, kind, (name,) = _read_modifiers(instruction, ATOMIC)
     if count != 1 or kind in ("f16x2", "bf16x2", "bf16"):
@@ -146,46 +103,118 @@ def atomic(slots, instruction):
     operands = instruction.operands
     destination = operands[0] if instruction.parts[0] == "atom" else "_"
     place, *values = operands[instruction.parts[0] == "atom" :]
-    dtype = np.dtype(DTYPES[kind])
-    address = address_of(slots, place)
+    dtype, address = np.dtype(DTYPES[kind]), address_of(slots, place)
     target = None if destination == "_" else slots.target(destination, kind)
     sources = [slots.source(value, kind) for value in values]
-    function = ATOMIC[name]
 
     def step(m):
         arrays = [m.get(source) for source in sources]
-        change = lambda i, old: function(old, *(array[i] for array in arrays))
-        old = getattr(m, space).update(instruction, m.lanes, address(m), dtype, change)
+        (old,) = getattr(m, space).access(instruction, m.lanes, address(m), dtype, 1, arrays, ATOMIC[name])
         if target is not None:
             m.put(target, old)
 
     return step
 
 
-# ---- asynchronous copies -----------------------------------------------------------------------------------------
+@builder("mov")
+def move(slots, instruction):
+    """Between registers; or a register and its parts, the lowest first."""
+    kind = instruction.parts[-1]
+    target, source = instruction.operands
+    vector = next((operand for operand in (target, source) if isinstance(operand, Vector)), None)
+    if vector is None:
+        return copy(slots.target(target, kind), slots.source(source, kind))
+    part, steps = f"b{np.dtype(DTYPES[kind]).itemsize * 8 // len(vector.elements)}", []
+    for i, element in enumerate(vector.elements):
+        if vector is source:
+            steps.append(copy(slots.target(target, part, i), slots.source(element, part)))
+        elif element != "_":
+            steps.append(copy(slots.target(element, part), slots.source(source, part, i)))
+    return sequence(steps)
 
 
-@transfer("cp")
+# ---- asynchronous copies ---------------------------------------------------------------------------------------------
+
+
+class Copies:
+    """All copies of a batch of blocks that are on their way, word by word of shared memory."""
+
+    def __init__(self, machine, size):
+        self.machine, words = machine, -(-size // 4)
+        self.flying = np.zeros(0, np.int64)  # the words that are under way
+        self.step = np.zeros(words, np.int32)  # the number of the instruction that brings each, plus 1, else 0
+        self.lane, self.group = np.zeros((2, words), np.int32)  # that it did so for, and the copy's group
+        self.data = np.zeros(words, np.uint32)
+        self.open_group = np.zeros(machine.geometry.lanes, np.int32)  # the number of each lane's
+
+    def check(self, instruction, lanes, addresses, offsets, size, access):
+        """An access to shared memory must not touch what is still on its way."""
+        if not len(self.flying):
+            return
+        words = words_of(offsets, size)
+        late = self.step[words] > 0
+        if late.any():
+            where = lambda i: self.machine.shared.where(int(addresses[i]))
+            text = lambda i: f"{access} {where(i)}, to which {self.under_way(words[i, late[i].argmax()])}"
+            self.machine.fault("cp.async wait", instruction, lanes, late.any(axis=1), text)
+
+    def under_way(self, word):
+        """Which copy is under way to a word, and which wait would cover it."""
+        lane, location = self.lane[word], self.machine.location(self.step[word] - 1)
+        text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({location})"
+        later = self.open_group[lane] - self.group[word]
+        if not later:
+            return f"{text}; it is in no committed group yet"
+        return f"{text}; wants cp.async.wait_group {later - 1} or less"
+
+    def start(self, instruction, lanes, offsets, data):
+        """Copies of 4, 8 or 16 bytes: data is (lanes, words) uint32."""
+        words, shared = words_of(offsets, data.shape[1] * 4), self.machine.shared
+        shared.rows(np.dtype(np.uint32), 1)[words] = filled(4).view(np.uint32)[0]
+        shared.mark(offsets, data.shape[1] * 4)  # reading it too early is a fault of its own kind
+        self.step[words], self.data[words] = instruction.number + 1, data
+        self.lane[words], self.group[words] = lanes.index[:, None], self.open_group[lanes.at][:, None]
+        self.flying = np.concatenate([self.flying, words.reshape(-1)])
+
+    def commit(self, lanes):
+        self.open_group[lanes.at] += 1
+
+    def wait(self, lanes, pending):
+        """All but the last `pending` committed groups of these lanes arrive."""
+        limit = np.full(self.machine.geometry.lanes, -1)  # the first group that may stay under way
+        limit[lanes.at] = self.open_group[lanes.at] - pending
+        due = self.group[self.flying] < limit[self.lane[self.flying]]
+        words, self.flying = self.flying[due], self.flying[~due]
+        shared = self.machine.shared
+        shared.rows(np.dtype(np.uint32), 1)[words] = self.data[words]
+        shared.races.wrote(shared.races.units(words * 4, 4), self.lane[words][:, None], self.step[words][:, None] - 1)
+        self.step[words] = 0
+
+
+# ---- their steps -----------------------------------------------------------------------------------------------------
+
+
+@builder("cp")
 def copy_asynchronously(slots, instruction):
-    parts = instruction.parts
+    parts, operands = instruction.parts, instruction.operands
     if parts[:3] == ("cp", "async", "bulk"):
         return copy_box(slots, instruction)
     if parts[:2] != ("cp", "async") or "mbarrier" in parts:
         raise Unknown("is a copy that is not known")
     if "commit_group" in parts:
         return lambda m: m.copies.commit(m.lanes)
+    if "wait_group" in parts:
+        pending = int(operands[0].text, 0)
+        return lambda m: m.copies.wait(m.lanes, pending)
     if "wait_all" in parts:
 
         def wait_all(m):
             m.copies.commit(m.lanes)
-            m.copies.wait(instruction, m.lanes, 0)
+            m.copies.wait(m.lanes, 0)
 
         return wait_all
-    if "wait_group" in parts:
-        pending = int(instruction.operands[0].text, 0)
-        return lambda m: m.copies.wait(instruction, m.lanes, pending)
     _read_modifiers(instruction, ("async",))
-    to, source, size, *rest = instruction.operands
+    to, source, size, *rest = operands
     size = int(size.text, 0)
     if size not in (4, 8, 16):
         raise Unknown(f"copies {size} bytes, wants 4, 8 or 16")
@@ -211,19 +240,16 @@ def _copy(m, instruction, targets, origins, size, given):
         here, first = amounts == amount, 0
         for width in (16, 8, 4, 2, 1):
             if amount - first >= width:
-                found = _read_bytes(m, instruction, lanes.only(here), origins[here] + first, width)
-                data[here, first : first + width] = found
+                word = np.dtype(f"u{min(width, 8)}")
+                found = m.everywhere.access(
+                    instruction, lanes.only(here), origins[here] + first, word, width // word.itemsize
+                )
+                data[here, first : first + width] = np.stack(found, axis=1).view(np.uint8)
                 first += width
-    good = m.shared.good(instruction, lanes, targets, size, "writes")
+    good = m.shared.good(instruction, lanes, targets, size, WRITE)
     if good is not None:
         lanes, targets, data = lanes.only(good), targets[good], data[good]
     if lanes is not None:
         offsets = m.shared.locate(targets, lanes)
-        m.shared.check(instruction, lanes, targets, offsets, size, "writes")
+        m.shared.check(instruction, lanes, targets, offsets, size, WRITE)
         m.copies.start(instruction, lanes, offsets, data.view(np.uint32))
-
-
-def _read_bytes(m, instruction, lanes, origins, amount):
-    width = min(amount, 8)
-    found = m.everywhere.load(instruction, lanes, origins, np.dtype(f"u{width}"), amount // width)
-    return np.stack(found, axis=1).view(np.uint8)

@@ -1,27 +1,28 @@
 """Translation: every instruction once into a closure, and the closures into runs without jumps."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
-from . import arithmetic, bits, compare, convert, floating, warpgroup  # noqa: F401  (they enter their opcodes)
-from .bulk import fence
-from .collective import COLLECTIVE, members_of
-from .mbarriers import mbarrier, waiting
-from .operations import DTYPES, OPCODES, Unknown
+import numpy as np
+
+from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
+from .bulk import waiting
+from .operations import CARRY, Unknown, operation
 from .program import Instruction, Program, parse
-from .slots import Slots
-from .steps import compute, guarded, sequence
-from .syntax import Immediate, Negated, Pair
-from .transfers import TRANSFERS
+from .slots import BUILDERS, Slots, compute, guarded, nothing, sequence
+from .syntax import Immediate, Negated, Vector
+from .warps import members_of
 
 __all__ = ["Code", "Run", "ends_a_run", "translate"]
 
 BRANCHES = ("bra", "brx", "ret", "exit", "trap")
 BARRIERS = ("bar", "barrier")
-NOTHING = ("membar", "prefetch", "prefetchu", "applypriority", "nanosleep", "pmevent", "griddepcontrol", "setmaxnreg")
+REDUCTIONS = {"popc": lambda held: held.sum(), "and": lambda held: held.all(), "or": lambda held: held.any()}
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
+for _root in "membar prefetch prefetchu applypriority nanosleep pmevent griddepcontrol setmaxnreg".split():
+    BUILDERS[_root] = lambda slots, instruction: nothing
 
 
 def ends_a_run(instruction):
@@ -30,8 +31,7 @@ def ends_a_run(instruction):
     return root in BRANCHES or (root in BARRIERS and second != "warp") or (root, second) == ("mbarrier", "try_wait")
 
 
-@dataclass
-class Run:
+class Run(NamedTuple):
     """Instructions that lanes execute one after the other.
 
     steps    what they do
@@ -46,8 +46,7 @@ class Run:
     members: Callable | None
 
 
-@dataclass
-class Code:
+class Code(NamedTuple):
     """A translated program. opened: what happens when a barrier opens, by the number of its instruction."""
 
     program: Program
@@ -66,55 +65,31 @@ class _Translator:
     def step(self, instruction):
         """What an instruction without jumps does."""
         root = instruction.parts[0]
-        if root in TRANSFERS:
-            return TRANSFERS[root](self.slots, instruction)
-        if root in COLLECTIVE:
-            return COLLECTIVE[root](self.slots, instruction)
-        if root == "fence":
-            return fence(self.slots, instruction)
-        if root == "mbarrier":
-            return mbarrier(self.slots, instruction)
-        if root in NOTHING:
-            return lambda m: None
-        name = "setp|" if root == "setp" and isinstance(instruction.operands[0], Pair) else root
-        if name not in OPCODES:
-            raise Unknown("is an opcode that is not known")
-        return self.operation(name, instruction)
-
-    def operation(self, name, instruction):
-        builder, known = OPCODES[name]
-        kinds = tuple(part for part in instruction.parts[1:] if part in DTYPES)
-        flags = {part for part in instruction.parts[1:] if part not in DTYPES}
-        if flags - known:
-            raise Unknown(f"has the modifier .{min(flags - known)}, which is not known")
-        if not kinds:
-            raise Unknown("has no type that is known")
-        operation = builder(name, kinds, flags)
+        if root in BUILDERS:
+            return BUILDERS[root](self.slots, instruction)
         first, *sources = instruction.operands
-        targets = [first.first, first.second] if isinstance(first, Pair) else [first]
-        if len(targets) != len(operation.results) or len(sources) != len(operation.sources):
-            raise Unknown(f"has {len(sources)} sources, wants {len(operation.sources)}")
-        steps = [self.half(operation, targets, sources, part) for part in ((0, 1) if operation.packed else (None,))]
-        return steps[0] if len(steps) == 1 else sequence(steps)
+        targets = list(first.elements) if isinstance(first, Vector) else [first]
+        found = operation(instruction.parts, len(targets) == 2)
+        targets += [None] * (CARRY in found.results)
+        sources += [None] * (CARRY in found.sources)
+        if len(targets) != len(found.results) or len(sources) != len(found.sources):
+            raise Unknown(f"has {len(sources)} sources, wants {len(found.sources)}")
+        return sequence([self.half(found, targets, sources, i) for i in ((0, 1) if found.packed else (None,))])
 
-    def half(self, operation, targets, sources, part):
-        slots = self.slots
-        function = operation.function
-        reads = []
-        for source, kind in zip(sources, operation.sources, strict=True):
-            if isinstance(source, Negated):
-                function = _negating(function, len(reads))
-                source = source.register
-            reads.append(slots.source(source, kind, part or 0))
-        writes = [
-            slots.target(target, kind, part)
-            for target, kind in zip(targets, operation.results, strict=True)
-            if target != "_"
-        ]
-        if len(writes) < len(targets):
-            function = _keeping(function, [i for i, target in enumerate(targets) if target != "_"])
-        reads += [slots.carry] * ("in" in operation.carry)
-        writes += [slots.carry] * ("out" in operation.carry)
+    def half(self, found, targets, sources, part):
+        """The step of an operation, or of it on one half of its registers."""
+        slots, function = self.slots, found.function
+        negated = [isinstance(source, Negated) for source in sources]
+        sources = [source.register if isinstance(source, Negated) else source for source in sources]
+        if any(negated):
+            inner = function
+            function = lambda *x: inner(*(~v if turn else v for v, turn in zip(x, negated, strict=True)))
+        reads = [slots.source(source, kind, part or 0) for source, kind in zip(sources, found.sources, strict=True)]
+        kept = [i for i, target in enumerate(targets) if target != "_"]
+        writes = [slots.target(targets[i], found.results[i], part) for i in kept]
+        if len(kept) < len(targets):
+            both, (i,) = function, kept
+            function = lambda *x: both(*x)[i]
         return compute(function, writes, reads)
 
     # ---- jumps ---------------------------------------------------------------------------------------------------
@@ -141,33 +116,27 @@ class _Translator:
             jump = lambda m, lanes: m.end(lanes)
         if instruction.guard is None:
             return jump
-        predicate, negated = self.slots.predicate(instruction.guard)
+        read = self.slots.reader(instruction.guard, "pred")
 
         def leave(m, lanes):
-            held = m.r[predicate][lanes.at]
-            held = ~held if negated else held
+            m.enter(lanes)
+            held = read(m)
             going, staying = lanes.only(held), lanes.only(~held)
             if going is not None:
                 jump(m, going)
-            if staying is not None:
-                m.go(after, staying)
+            m.go(after, staying)
 
         return leave
 
     def table(self, instruction):
         index, name = instruction.operands
         slot = self.slots.source(index, "u32")
-        labels = self.program.tables.get(name)
-        if labels is None:
-            raise Unknown("has a table of labels that is not known")
-        targets = [self.program.labels[label] for label in labels]
+        targets = [self.program.labels[label] for label in self.program.tables[name]]
 
         def jump(m, lanes):
             choice = m.r[slot][lanes.at]
             for i, target in enumerate(targets):
-                some = lanes.only(choice == i)
-                if some is not None:
-                    m.go(target, some)
+                m.go(target, lanes.only(choice == i))
 
         return jump
 
@@ -176,38 +145,24 @@ class _Translator:
         kind, *modifiers = [part for part in instruction.parts[1:] if part not in ("cta", "aligned")]
         number, operands = instruction.number, list(instruction.operands)
         if kind == "sync" and not modifiers:
-            opened = lambda m, lanes: m.go(number + 1, lanes)
+            self.opened[number] = lambda m, lanes: m.go(number + 1, lanes)
         elif kind == "red":
-            opened = self.reduction(instruction, modifiers[0], operands.pop(0), operands.pop())
+            self.opened[number] = self.reduction(number, modifiers[0], operands.pop(0), operands.pop())
         else:
             raise Unknown("is a barrier that is not known")
-        self.opened[number] = opened
-        if all(isinstance(operand, Immediate) for operand in operands):
-            barrier, *count = (int(operand.text, 0) for operand in operands or [Immediate("0")])
-            return lambda m, lanes: m.barrier(number, lanes, barrier, *count)
-        reads = [self.slots.source(operand, "u32") for operand in operands]
+        if not all(isinstance(operand, Immediate) for operand in operands):
+            raise Unknown("has a number in a register, which is not known")
+        barrier, *count = (int(operand.text, 0) for operand in operands or [Immediate("0")])
+        return lambda m, lanes: m.barrier(number, lanes, barrier, *count)
 
-        def jump(m, lanes):
-            values = [m.r[slot][lanes.at] for slot in reads]
-            if any((value != value[0]).any() for value in values):
-                raise instruction.error("has operands that differ between threads, which is not known")
-            m.barrier(number, lanes, *(int(value[0]) for value in values))
-
-        return jump
-
-    def reduction(self, instruction, name, destination, predicate):
+    def reduction(self, number, name, destination, predicate):
         """Each thread of a block gets and, or, or the number of the predicates of all."""
         target = self.slots.target(destination, "u32" if name == "popc" else "pred")
-        slot, negated = self.slots.predicate(predicate)
-        number = instruction.number
-        reduce = {"popc": lambda held: held.sum(), "and": lambda held: held.all(), "or": lambda held: held.any()}[name]
+        read, reduce = self.slots.reader(predicate, "pred"), REDUCTIONS[name]
 
         def opened(m, lanes):
-            held = m.get(slot)
-            held = ~held if negated else held
-            block = m.geometry.block_of[m.at]
-            result = m.get(target)
-            for b in set(block.tolist()):
+            held, block, result = read(m), m.geometry.block_of[m.at], m.get(target)
+            for b in np.unique(block):
                 result[block == b] = reduce(held[block == b])
             m.put(target, result)
             m.go(number + 1, lanes)
@@ -218,23 +173,18 @@ class _Translator:
 
     def code(self):
         instructions = self.program.instructions
-        steps = []
-        leaves = {}
-        meets = {}
-        starts = {0, *self.program.labels.values()}
+        steps, leaves, meets, starts = [], {}, {}, {0, *self.program.labels.values()}
         for instruction in instructions:
             try:
                 self.translate(instruction, steps, leaves, meets, starts)
             except UNREADABLE as error:
                 what = str(error) if isinstance(error, Unknown) else "has a form that is not known"
                 raise instruction.error(what) from error
-        runs = {}
         ends = sorted({*starts, len(instructions)})
+        runs = {len(instructions): Run([], lambda m, lanes: m.end(lanes), 0, None)}
         for start, end in zip(ends, ends[1:], strict=False):
-            last = end - 1
-            leave = leaves.get(last) or _going_on(end)
+            leave = leaves.get(end - 1) or (lambda m, lanes, end=end: m.go(end, lanes))
             runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, meets.get(start))
-        runs[len(instructions)] = Run([], lambda m, lanes: m.end(lanes), 0, None)
         return Code(self.program, self.slots, runs, self.opened)
 
     def translate(self, instruction: Instruction, steps, leaves, meets, starts):
@@ -242,8 +192,7 @@ class _Translator:
         if ends_a_run(instruction):
             leaves[number] = self.leave(instruction)
             starts.add(number + 1)
-            steps.append(None)
-            return
+            return steps.append(None)
         members = members_of(self.slots, instruction)
         if members is not None:
             if instruction.guard is not None:
@@ -252,24 +201,8 @@ class _Translator:
             starts.add(number)
         step = self.step(instruction)
         if instruction.guard is not None:
-            step = guarded(step, number, *self.slots.predicate(instruction.guard))
-        steps.append(step)
-
-
-def _going_on(number):
-    return lambda m, lanes: m.go(number, lanes)
-
-
-def _negating(function, position):
-    """The function with one operand negated, a predicate."""
-    return lambda *x: function(*x[:position], ~x[position], *x[position + 1 :])
-
-
-def _keeping(function, kept):
-    """The function with some of its results."""
-    if len(kept) == 1:
-        return lambda *x: function(*x)[kept[0]]
-    return lambda *x: tuple(function(*x)[i] for i in kept)
+            step = guarded(step, number, self.slots.reader(instruction.guard, "pred"))
+        return steps.append(step)
 
 
 @lru_cache(maxsize=64)
