@@ -9,8 +9,7 @@ from minigrad_kernels import optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, reference
-from minigrad_kernels.optimizer.cpu_norms import LANES
-from minigrad_kernels.optimizer.cpu_parts import CHUNK
+from minigrad_kernels.optimizer.cpu import CHUNK, LANES
 from minigrad_kernels.toolchain import set_threads, threads
 
 SHAPES = [(), (0,), (5,), (3, 4), (CHUNK - 1,), (CHUNK,), (CHUNK + 1,), (3, 4, 2, 5), (2, 3, 4, 5)]

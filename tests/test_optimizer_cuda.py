@@ -7,7 +7,7 @@ import pytest
 
 from minigrad_kernels import interpreter, optimizer
 from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, reference
-from minigrad_kernels.optimizer.cuda_parts import CHUNK
+from minigrad_kernels.optimizer.cuda_kernels import CHUNK
 from minigrad_kernels.toolchain.cuda import memory
 
 from .kernel_runs import DEVICE, moved, on_host

@@ -8,7 +8,7 @@ import pytest
 from minigrad_kernels import interpreter, optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.optimizer import SGD, Adam, Plan, cuda, reference
-from minigrad_kernels.optimizer.cuda_parts import CHUNK
+from minigrad_kernels.optimizer.cuda_kernels import CHUNK
 
 from .kernel_runs import DEVICE, moved, on_host
 from .test_kernels_optimizer import hyper

@@ -2,7 +2,7 @@
 
 Arguments are lists with one array per parameter. The arrays of one parameter (itself, its gradient, its state) have
 one shape and lie in memory alike without gaps; all arrays of a call have one element type. `hyper` is a float64
-array whose elements hyper.SGD, hyper.Adam, hyper.RMSprop and hyper.Adagrad name. A weight decay of 0 is left out, so
+array whose elements SGD, Adam, RMSprop and Adagrad of rules.py name. A weight decay of 0 is left out, so
 that an infinite parameter stays infinite: 0 * inf would be NaN.
 
 Each rule takes two float64 arrays (1,) where its parameters are, which the host never reads on a device: `scale`, which
@@ -21,7 +21,7 @@ from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from ..toolchain.widening import widened
-from .hyper import SGD, Adagrad, Adam, RMSprop
+from .rules import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
 
 __all__ = [
@@ -70,17 +70,15 @@ def _check_first(op, name, arrays, check):
 
 
 def _look(op, plan, lists, check=check_output):
-    """Check what a plan that does not follow does not know from the last call, and give it tables of all.
+    """Check the arrays of a call that a plan does not follow, and give it tables of them.
 
     lists: those of the parameters first, then of the gradients; None for a state that is not there
     """
     first, parameters = next(iter(lists.items()))
     if "gradients" in lists and plan.laid is not None:
         lists["gradients"] = plan.laid(lists["gradients"], parameters)
-    changed = plan.changed(lists)
     like = parameters[0]
-    for name in changed:
-        arrays = lists[name]
+    for name, arrays in lists.items():
         if arrays is None and name != "gradients":
             continue
         if name == first:
@@ -89,7 +87,7 @@ def _look(op, plan, lists, check=check_output):
             _check_list(op, name, arrays or (), parameters, check_array if name == "gradients" else check_output)
         if {*map(type, arrays)} != {type(like)}:
             check_one_kind(op, {f"{first}[0]": like} | {f"{name}[{k}]": a for k, a in enumerate(arrays)})
-    plan.remember(changed, lists, *(implementation(__name__, function, like) for function in ("addresses", "tables")))
+    plan.remember(lists, *(implementation(__name__, function, like) for function in ("addresses", "tables")))
 
 
 def _hyper(op, hyper, names):
@@ -126,7 +124,7 @@ def sgd(parameters, gradients, momentum_buffers, hyper, plan=None, scale=None, f
 
     Math    d = g + weight_decay * p;  b = momentum * b + (1 - dampening) * d, b = d if FIRST
             p -= rate * b, or rate * (d + momentum * b) if NESTEROV; g is negated if MAXIMIZE
-    Shapes  lists of arrays; hyper (7,), see hyper.SGD
+    Shapes  lists of arrays; hyper (7,), see rules.SGD
     Source  Sutskever et al. 2013, in the form of torch.optim.SGD
     """
     lists = {"parameters": parameters, "gradients": gradients, "momentum_buffers": momentum_buffers}
@@ -140,7 +138,7 @@ def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan
     Math    g += weight_decay * p, or if DECOUPLED p *= 1 - rate * weight_decay; g is negated if MAXIMIZE
             m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g**2;  u = v, or max(u, v)
             p -= rate / (1 - beta1**step) * m / (sqrt(u) / sqrt(1 - beta2**step) + eps)
-    Shapes  lists of arrays; hyper (8,), see hyper.Adam
+    Shapes  lists of arrays; hyper (8,), see rules.Adam
     Source  Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2; Reddi et al. 2018
     """
     lists = {"parameters": parameters, "gradients": gradients, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
@@ -157,7 +155,7 @@ def rmsprop(
     Math    g += weight_decay * p;  v = alpha * v + (1 - alpha) * g**2;  a = alpha * a + (1 - alpha) * g
             d = g / (sqrt(v - a**2) + eps), a = 0 if not centred;  b = momentum * b + d;  p -= rate * b
             g is negated first if MAXIMIZE; without momentum p -= rate * d
-    Shapes  lists of arrays; hyper (7,), see hyper.RMSprop
+    Shapes  lists of arrays; hyper (7,), see rules.RMSprop
     Source  Hinton 2012, lecture 6e; Graves 2013, equations 38-45 (centred), in the form of torch.optim.RMSprop
     """
     lists = {"parameters": parameters, "gradients": gradients, "square_avg": square_avg, "grad_avg": grad_avg}
@@ -171,7 +169,7 @@ def adagrad(parameters, gradients, sums, hyper, plan=None, scale=None, found_inf
 
     Math    g += weight_decay * p;  s += g**2;  p -= rate / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
             g is negated first if MAXIMIZE
-    Shapes  lists of arrays; hyper (6,), see hyper.Adagrad
+    Shapes  lists of arrays; hyper (6,), see rules.Adagrad
     Source  Duchi, Hazan and Singer 2011, figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
     lists = {"parameters": parameters, "gradients": gradients, "sums": sums}

@@ -112,12 +112,7 @@ class _Widened:
             space = arguments.get("workspace")
             if space is not None and not callable(space):  # it may be too small for float32
                 arguments["workspace"] = lambda nbytes, like: np.empty_like(like, np.uint8, shape=(nbytes,))
-            plan = arguments.get("plan")
-            if plan is not None:
-                arguments["plan"] = plan.on_copies(first)
             self.launcher(**arguments)
-            if plan is not None:
-                plan.settings = arguments["plan"].settings
             for array, result in results:
                 _write(array, result)
 
