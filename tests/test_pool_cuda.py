@@ -9,7 +9,7 @@ from minigrad_kernels import interpreter, pool2d
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.pool2d import adaptive_windows, average_windows, cuda, output_shape, position_type
-from minigrad_kernels.pool2d.cuda_division import by
+from minigrad_kernels.pool2d.cuda_vector import by
 from minigrad_kernels.toolchain.cuda import memory
 
 from .kernel_runs import CASES, DEVICE, make_inputs, moved, on_host, run, within_rounding

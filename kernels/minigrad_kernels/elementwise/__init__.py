@@ -13,14 +13,6 @@ from ..toolchain.widening import widened
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
-
-
-def _run(kernel, size, *arguments):
-    if size < SMALL:
-        kernel = getattr(kernel, "alone", kernel)  # that of a GPU has no team of threads
-    kernel(*arguments)
-
 
 def _views(op, names, arrays):
     kind = type(arrays[0])
@@ -42,7 +34,7 @@ def relu(x, out):
     kernel = implementation(__name__, "relu", x)
     check_floats("relu", "x", x)
     check_output("relu", "out", out, x.shape, x.dtype)
-    _run(kernel, x.size, *_views("relu", ("x", "out"), (x, out)))
+    kernel(*_views("relu", ("x", "out"), (x, out)))
 
 
 @widened("g out", "dx")
@@ -57,7 +49,7 @@ def relu_grad(g, out, dx):
     check_floats("relu_grad", "g", g)
     check_array("relu_grad", "out", out, g.shape, g.dtype)
     check_output("relu_grad", "dx", dx, g.shape, g.dtype)
-    _run(kernel, g.size, *_views("relu_grad", ("g", "out", "dx"), (g, out, dx)))
+    kernel(*_views("relu_grad", ("g", "out", "dx"), (g, out, dx)))
 
 
 @widened("x", "out")
@@ -73,7 +65,7 @@ def leaky_relu(x, negative_slope, out):
     check_floats("leaky_relu", "x", x)
     check_output("leaky_relu", "out", out, x.shape, x.dtype)
     view, out_view = _views("leaky_relu", ("x", "out"), (x, out))
-    _run(kernel, x.size, view, float(negative_slope), out_view)
+    kernel(view, float(negative_slope), out_view)
 
 
 @widened("g x", "dx")
@@ -89,7 +81,7 @@ def leaky_relu_grad(g, x, negative_slope, dx):
     check_array("leaky_relu_grad", "x", x, g.shape, g.dtype)
     check_output("leaky_relu_grad", "dx", dx, g.shape, g.dtype)
     view, x_view, dx_view = _views("leaky_relu_grad", ("g", "x", "dx"), (g, x, dx))
-    _run(kernel, g.size, view, x_view, float(negative_slope), dx_view)
+    kernel(view, x_view, float(negative_slope), dx_view)
 
 
 @widened("x", "out")
@@ -104,7 +96,7 @@ def erf(x, out):
     kernel = implementation(__name__, "erf", x)
     check_floats("erf", "x", x)
     check_output("erf", "out", out, x.shape, x.dtype)
-    _run(kernel, x.size, *_views("erf", ("x", "out"), (x, out)))
+    kernel(*_views("erf", ("x", "out"), (x, out)))
 
 
 def _word(name, value):
@@ -149,4 +141,4 @@ def dropout(x, p, seed, step, out):
         raise ShapeError(f"dropout: p = {p}, wants 0 to 1")
     words = _key(x, seed, _word("step", step))
     view, out_view = _views("dropout", ("x", "out"), (x, out))
-    _run(kernel, x.size, view, float(p), *words, out_view)
+    kernel(view, float(p), *words, out_view)

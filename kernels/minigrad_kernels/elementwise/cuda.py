@@ -17,19 +17,19 @@ def _start(kernels, arrays, numbers=(), each=1):
 
 
 def relu(x, out):
-    _start(cuda_kernels.rectify, (x, out), (0.0, 0))
+    _start(cuda_kernels.rectify, (x, None, out), (0.0, 0))
 
 
 def relu_grad(g, out, dx):
-    _start(cuda_kernels.rectify_grad, (g, out, dx), (0.0, 0))
+    _start(cuda_kernels.rectify, (g, out, dx), (0.0, 0))
 
 
 def leaky_relu(x, negative_slope, out):
-    _start(cuda_kernels.rectify, (x, out), (negative_slope, 1))
+    _start(cuda_kernels.rectify, (x, None, out), (negative_slope, 1))
 
 
 def leaky_relu_grad(g, x, negative_slope, dx):
-    _start(cuda_kernels.rectify_grad, (g, x, dx), (negative_slope, 1))
+    _start(cuda_kernels.rectify, (g, x, dx), (negative_slope, 1))
 
 
 def erf(x, out):

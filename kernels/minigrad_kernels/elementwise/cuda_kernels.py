@@ -3,32 +3,22 @@
 import math
 
 from ..toolchain.cuda import cuda, device, each_float, u32, u64, unroll
+from . import formulas
 
-__all__ = ["dropout", "erf", "philox", "rectify", "rectify_grad"]
+__all__ = ["dropout", "erf", "rectify"]
 
 
-@each_float("_[:] x, _[:] out, _ slope, i32 leaky", threads=256)
-def rectify(x, out, slope, leaky):
-    """ReLU, and leaky ReLU, which multiplies what is negative by the slope. NaN passes."""
+passed, leaked = device(formulas.passed), device(formulas.leaked)
+
+
+@each_float("_[:] x, _[:] beside, _[:] out, _ slope, i32 leaky", threads=256)
+def rectify(x, beside, out, slope, leaky):
+    """ReLU, and leaky ReLU. beside: of a gradient x, what ReLU gave, or what leaky ReLU got; else without elements."""
     i = cuda.grid(1)
     if i < x.size:
         v = x[i]
-        if leaky:
-            out[i] = v if v > 0 else v * slope
-        else:
-            out[i] = type(v)(0) if v <= 0 else v
-
-
-@each_float("_[:] g, _[:] beside, _[:] dx, _ slope, i32 leaky", threads=256)
-def rectify_grad(g, beside, dx, slope, leaky):
-    """beside: what ReLU gave, or what leaky ReLU got."""
-    i = cuda.grid(1)
-    if i < g.size:
-        v, y = g[i], beside[i]  # read in any case, so that no load waits for the other
-        if leaky:
-            dx[i] = v if y > 0 else v * slope
-        else:
-            dx[i] = type(v)(0) if y <= 0 else v
+        y = beside[i] if beside.size else v
+        out[i] = leaked(v, y, slope) if leaky else passed(v, y)
 
 
 @each_float("_[:] x, _[:] out", threads=256)
