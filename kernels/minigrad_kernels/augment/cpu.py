@@ -14,10 +14,6 @@ __all__ = ["gather_normalize", "pad_crop_normalize"]
 SMALL = 1 << 14  # numbers; below it a second thread costs more than it brings
 
 
-def _run(kernel, size, *arguments):
-    (kernel.alone if size < SMALL else kernel)(*arguments)
-
-
 @jit
 def repeat(vector, wide):
     """As many copies of a vector, one behind the other, as fit into `wide`."""
@@ -47,26 +43,6 @@ def spread(vector, wide, line):
         return vector
     repeat(vector, wide[:line])
     return wide[:line]
-
-
-@jit
-def gather_image(image, scale, shift, out):
-    line = line_of(scale.size)
-    room_scale, room_shift = stack_array(TILE, scale), stack_array(TILE, shift)
-    wide_scale, wide_shift = spread(scale, room_scale, line), spread(shift, room_shift, line)
-    normalize_run(image, 0, wide_scale, wide_shift, out, 0, out.size)
-
-
-@shared
-def gather_images(team, images, indices, scale, shift, out):
-    for n in share(indices.size, team):
-        gather_image(images[indices[n]], scale, shift, out[n])
-
-
-def gather_normalize(images, indices, scale, shift, out):
-    if out.size:
-        rows = images.reshape(len(images), -1), out.reshape(len(out), -1)
-        _run(gather_images, out.size, rows[0], indices, scale, shift, rows[1])
 
 
 @jit
@@ -129,7 +105,18 @@ def cut_images(team, images, size, indices, offsets, flips, padding, edge, scale
         cut_image(image, size[0], size[1], top, left, flips[n] != 0, edge, scale, shift, cut)
 
 
-def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
+def _cut(images, size, indices, offsets, flips, padding, edge, scale, shift, out):
     if out.size:
-        rows, size = (images.reshape(len(images), -1), out.reshape(len(out), -1)), images.shape[1:3]
-        _run(cut_images, out.size, rows[0], size, indices, offsets, flips, padding, edge, scale, shift, rows[1])
+        kernel = cut_images.alone if out.size < SMALL else cut_images
+        rows = images.reshape(len(images), -1), out.reshape(len(out), -1)
+        kernel(rows[0], size, indices, offsets, flips, padding, edge, scale, shift, rows[1])
+
+
+def gather_normalize(images, indices, scale, shift, out):
+    """Each image is one long row, of which nothing is cut."""
+    size, offsets = (1, images.shape[1] * images.shape[2]), np.zeros((len(indices), 2), np.int64)
+    _cut(images, size, indices, offsets, np.zeros(len(indices), np.uint8), 0, False, scale, shift, out)
+
+
+def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
+    _cut(images, images.shape[1:3], indices, offsets, flips, padding, edge, scale, shift, out)

@@ -85,7 +85,7 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     _vector(op, "dbias", dbias, g, check_output)
     matrices = matrix, _matrix(op, "out", out), _matrix(op, "dx", dx)
     if shapes:
-        _calls.keep(shapes, (), implementation(__name__, "ready", g)(op, *matrix.shape))
+        _calls.keep(shapes, (), implementation(__name__, "ready", g)(*matrix.shape))
     kernel(*matrices, dbias, workspace_of(op, workspace, _bytes(g.shape), "bias.workspace", g))
 
 
@@ -110,5 +110,5 @@ def column_sums(x, out, workspace):
     matrix = _matrix(op, "x", x)
     _vector(op, "out", out, x, check_output)
     if shapes:
-        _calls.keep(shapes, (), implementation(__name__, "ready", x)(op, *matrix.shape))
+        _calls.keep(shapes, (), implementation(__name__, "ready", x)(*matrix.shape))
     kernel(matrix, out, workspace_of(op, workspace, _bytes(x.shape), "bias.workspace", x))

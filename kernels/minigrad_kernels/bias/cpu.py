@@ -87,7 +87,7 @@ def sum_parts(team, g, out, dx, relu, size, partial, sums):
 
 
 @functools.lru_cache(maxsize=1024)
-def ready(op, rows, columns):
+def ready(rows, columns):
     """The Call for arrays without gaps that are matrices of so many rows and columns."""
     if not rows:
         return Call(0, _clear)
@@ -114,8 +114,8 @@ def _clear(*arrays):
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace):
-    ready("bias_relu_grad", *g.shape).run(g, out, dx, dbias, workspace)
+    ready(*g.shape).run(g, out, dx, dbias, workspace)
 
 
 def column_sums(x, out, workspace):
-    ready("column_sums", *x.shape).run(x, out, workspace)
+    ready(*x.shape).run(x, out, workspace)

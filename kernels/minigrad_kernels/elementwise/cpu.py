@@ -1,4 +1,4 @@
-"""ReLU, sums with a residual, leaky ReLU, erf and dropout on the CPU, on flat arrays: each thread owns a run of them."""
+"""ReLU, sums with a residual, leaky ReLU, erf and dropout on the CPU, on flat arrays: a thread owns a run of each."""
 
 import math
 

@@ -21,8 +21,8 @@ from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from ..toolchain.widening import widened
-from .rules import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
+from .rules import SGD, Adagrad, Adam, RMSprop
 
 __all__ = [
     "SGD", "Adagrad", "Adam", "Plan", "RMSprop", "adagrad", "adam", "clip_factor", "rmsprop",

@@ -16,8 +16,9 @@ __all__ = ["CHUNK", "THREADS", "clip", "coefficients", "scale", "squares", "sums
 CHUNK = 1024  # elements: four for each thread, so that small networks fill a GPU, too
 THREADS = 256  # of a block
 SGD, ADAM, RMSPROP = range(3)  # what kernels know rules by, in the order of RULES; the last one is Adagrad
-(sgd, adam, rmsprop, adagrad), numbers_of = (tuple(map(device, functions)) for functions in zip(*RULES.values()))
-sgd_numbers, adam_numbers, rmsprop_numbers, adagrad_numbers = numbers_of
+(sgd, sgd_numbers), (adam, adam_numbers), (rmsprop, rmsprop_numbers), (adagrad, adagrad_numbers) = (
+    (device(formula), device(numbers)) for formula, numbers in RULES.values()
+)
 ten = device(ten_of)
 
 
