@@ -15,14 +15,6 @@ SMALL = 1 << 14  # numbers; below it a second thread costs more than it brings
 
 
 @jit
-def repeat(vector, wide):
-    """As many copies of a vector, one behind the other, as fit into `wide`."""
-    for start in range(0, wide.size, vector.size):
-        for c in range(vector.size):
-            wide[start + c] = vector[c]
-
-
-@jit
 def normalize_run(x, source, scale, shift, out, at, count):
     """`count` numbers of whole pixels, from x[source] to out[at] on; scale and shift repeat themselves.
 
@@ -41,29 +33,25 @@ def spread(vector, wide, line):
     """The vector itself, or copies of it one behind the other in `wide`, as many as make a line."""
     if line > wide.size:
         return vector
-    repeat(vector, wide[:line])
+    for start in range(0, line, vector.size):
+        for c in range(vector.size):
+            wide[start + c] = vector[c]
     return wide[:line]
 
 
 @jit
-def mirror_run(x, source, scale, shift, out, at, count):
-    """As normalize_run, the last pixel first; scale and shift have one number for each channel."""
-    channels = scale.size
-    for start in range(0, count, channels):
-        read, write = np.uintp(source + count - channels - start), np.uintp(at + start)
-        for c in range(channels):
+def pixel_run(x, source, step, black, scale, shift, out, at, count):
+    """As normalize_run, pixel by pixel, each `step` numbers behind the one before, or all of them black.
+
+    scale and shift have one number for each channel.
+    """
+    for start in range(0, count, scale.size):
+        read, write = np.uintp(source), np.uintp(at + start)
+        for c in range(scale.size):
             n = np.uintp(c)
-            out[write + n] = np.float32(x[read + n]) * scale[n] + shift[n]
-
-
-@jit
-def fill_run(x, source, black, scale, shift, out, at, count):
-    """As normalize_run, but one pixel again and again: that at x[source], or a black one."""
-    channels = scale.size
-    for start in range(0, count, channels):
-        for c in range(channels):
-            v = np.uint8(0) if black else x[source + c]
-            out[at + start + c] = np.float32(v) * scale[c] + shift[c]
+            v = np.uint8(0) if black else x[read + n]
+            out[write + n] = np.float32(v) * scale[n] + shift[n]
+        source += step
 
 
 @jit
@@ -76,13 +64,13 @@ def cut_row(image, source, width, left, flip, edge, scale, shift, wide, out, at)
     near, far = source, source + (width - 1) * channels  # the pixels that lie next to the columns outside
     if flip:
         first, last, near, far = width - last, width - first, far, near
-        mirror_run(image, begin, scale, shift, out, at + first * channels, count)
+        pixel_run(image, begin + count - channels, -channels, False, scale, shift, out, at + first * channels, count)
     else:
         normalize_run(image, begin, wide[0], wide[1], out, at + first * channels, count)
     if first:
-        fill_run(image, near, not edge, scale, shift, out, at, first * channels)
+        pixel_run(image, near, 0, not edge, scale, shift, out, at, first * channels)
     if last < width:
-        fill_run(image, far, not edge, scale, shift, out, at + last * channels, (width - last) * channels)
+        pixel_run(image, far, 0, not edge, scale, shift, out, at + last * channels, (width - last) * channels)
 
 
 @jit

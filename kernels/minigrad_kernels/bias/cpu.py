@@ -11,7 +11,7 @@ import numpy as np
 
 from ..checked import Call
 from ..elementwise.cpu import rectify_run
-from ..toolchain import add, clear, elements, jit, share, shared, stack_array
+from ..toolchain import add, clear, copy, elements, jit, share, shared, stack_array
 from ..toolchain.product import flat
 from .plan import ALIGNMENT, cut
 
@@ -70,12 +70,6 @@ def sum_part(g, out, dx, relu, sums):
         fold(total, sums)
 
 
-@jit
-def rounded(sums, out):
-    for c in range(out.size):
-        out[c] = sums[c]
-
-
 @shared
 def sum_parts(team, g, out, dx, relu, size, partial, sums):
     """Where there is one part, its sums go to the result at once."""
@@ -83,7 +77,7 @@ def sum_parts(team, g, out, dx, relu, size, partial, sums):
         here = slice(p * size, min(g.size, p * size + size))
         sum_part(g[here], out[here], dx[here], relu, partial[p])
         if partial.shape[0] == 1:
-            rounded(partial[p], sums)
+            copy(partial[p], sums)
 
 
 @functools.lru_cache(maxsize=1024)
