@@ -204,7 +204,7 @@ if SIMULATOR:
     unroll = lambda count: None  # loops run as they are written
     offset = lambda pointer, n: pointer[n:]
     whole = lambda address: (ctypes.c_char * (1 << 40)).from_address(int(address))  # more memory than there is
-    pointer_at = lambda address, like: np.frombuffer(whole(address), like.dtype)
+    pointer_at = lambda address, like: np.frombuffer(whole(address), like.dtype)  # type: ignore[call-overload]
 
 
 # ---- instructions by their name in PTX ---------------------------------------------------------------------------
