@@ -19,7 +19,6 @@ FUNCTIONS = {  # name: (arrays that are read, numbers between them and the outpu
     "erf": (1, ()),
     "dropout": (1, (0.3, 2**40 + 7, 5)),
 }
-KERNELS = {"relu": "rectify", "relu_grad": "rectify_grad", "leaky_relu": "rectify", "leaky_relu_grad": "rectify_grad"}
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 each_function = pytest.mark.parametrize("name", FUNCTIONS)
 

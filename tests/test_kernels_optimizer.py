@@ -1,4 +1,4 @@
-"""Update rules against their references, over lists of parameters of all shapes, in place."""
+"""Update rules, norms and scaling against their references, on all devices, over lists of arrays of all shapes."""
 
 from itertools import product
 
@@ -8,12 +8,13 @@ import pytest
 from minigrad_kernels import optimizer
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
-from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, reference
-from minigrad_kernels.optimizer.cpu_norms import LANES
-from minigrad_kernels.optimizer.cpu_parts import CHUNK
+from minigrad_kernels.optimizer import SGD, Adagrad, Adam, RMSprop, cpu, cuda, reference
 from minigrad_kernels.toolchain import set_threads, threads
 
-SHAPES = [(), (0,), (5,), (3, 4), (CHUNK - 1,), (CHUNK,), (CHUNK + 1,), (3, 4, 2, 5), (2, 3, 4, 5)]
+from .kernel_runs import DEVICE, moved, on_host
+
+FEW = [(), (0,), (5,), (3, 4), (3, 4, 2, 5), (2, 3, 4, 5)]
+SHAPES = {place: [*FEW, (n - 1,), (n,), (n + 1,)] for place, n in (("cpu", cpu.CHUNK), (DEVICE, cuda.CHUNK))}
 ORDERS = {(3, 4, 2, 5): FILTER, (2, 3, 4, 5): CHANNELS_LAST}
 CANARY = 77.0
 EDGE = 16
@@ -27,20 +28,39 @@ def lay_out(array, order):
     return middle.transpose(np.argsort(order))
 
 
-def intact(array):
-    whole = array
-    while whole.base is not None:
-        whole = whole.base
-    return (whole[:EDGE] == CANARY).all() and (whole[-EDGE:] == CANARY).all()
+def whole_of(array):
+    while array.base is not None:
+        array = array.base
+    return array
 
 
-def positive(rng, dtype, low=0.5, shapes=SHAPES):
+def positive(rng, dtype, low, shapes):
     arrays = [rng.uniform(low, low + 1, shape).astype(dtype) for shape in shapes]
     return [lay_out(a, ORDERS.get(a.shape, tuple(range(a.ndim)))) for a in arrays]
 
 
 def copies(lists):
     return [None if arrays is None else [a.copy(order="K") for a in arrays] for arrays in lists]
+
+
+def there(lists, place):
+    return [None if arrays is None else [moved(array, place) for array in arrays] for arrays in lists]
+
+
+def guarded(lists, place):
+    """The lists on a device, and the memory around their arrays, which begins and ends with canaries."""
+    pairs = [None if arrays is None else [moved(a, place, whole_of(a)) for a in arrays] for arrays in lists]
+    wholes = [whole for arrays in pairs for _, whole in arrays or ()]
+    return [None if arrays is None else [array for array, _ in arrays] for arrays in pairs], wholes
+
+
+def back(lists):
+    return [None if arrays is None else [on_host(array) for array in arrays] for arrays in lists]
+
+
+def intact(whole):
+    edges = on_host(whole)
+    return (edges[:EDGE] == CANARY).all() and (edges[-EDGE:] == CANARY).all()
 
 
 def hyper(names, **values):
@@ -78,24 +98,39 @@ def adagrad_rules():
 
 
 RULES = [*sgd_rules(), *adam_rules(), *rmsprop_rules(), *adagrad_rules()]
+NAMES = {"sgd": SGD, "adam": Adam, "rmsprop": RMSprop, "adagrad": Adagrad}
+# One setting of each rule in which every number matters, and the states that it has.
+FULL = {
+    "sgd": (hyper(SGD, RATE=0.1, MOMENTUM=0.9, DAMPENING=0.25, WEIGHT_DECAY=0.1, NESTEROV=1), 1),
+    "adam": (hyper(Adam, RATE=0.1, BETA1=0.9, BETA2=0.99, EPS=1e-3, WEIGHT_DECAY=0.1, STEP=2), 3),
+    "rmsprop": (hyper(RMSprop, RATE=0.1, ALPHA=0.9, EPS=1e-3, WEIGHT_DECAY=0.1, MOMENTUM=0.5), 3),
+    "adagrad": (hyper(Adagrad, RATE=0.1, LR_DECAY=0.1, EPS=1e-3, WEIGHT_DECAY=0.1, STEP=2), 1),
+}
 each_rule = pytest.mark.parametrize(
     "rule", RULES, ids=lambda rule: f"{rule[0]}-{''.join('ny'[s] for s in rule[1])}-{rule[2].tolist()}"
 )
-each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["f4", "f8"])
+each_place = pytest.mark.parametrize("place", ["cpu", DEVICE])
 
 
-def arguments(rule, dtype, shapes=SHAPES):
+def arguments(rule, dtype, shapes):
     """Parameters, gradients and states, all of one sign, so that nothing cancels but what the rule subtracts."""
     name, states, _, maximize = rule
     rng = np.random.default_rng(5)
-    parameters, gradients = positive(rng, dtype, shapes=shapes), positive(rng, dtype, shapes=shapes)
+    parameters, gradients = positive(rng, dtype, 0.5, shapes), positive(rng, dtype, 0.5, shapes)
     if maximize:
         for gradient in gradients:
             np.negative(gradient, out=gradient)
     # Squared gradients (the first state of rmsprop) are far above the square of the mean gradient.
     lows = (8, 0.5, 0.5) if name == "rmsprop" else (0.5, 0.5, 0.5)
     pairs = zip(states, lows[: len(states)], strict=True)
-    return [parameters, gradients, *(positive(rng, dtype, low, shapes) if s else None for s, low in pairs)]
+    return [parameters, gradients, *(positive(rng, dtype, low, shapes) if there else None for there, low in pairs)]
+
+
+def random(name, sizes, dtype=np.float32):
+    """Lists for a rule with all its states, laid out in C order."""
+    rule = name, (True,) * FULL[name][1], None, 0
+    return copies(arguments(rule, dtype, [np.atleast_1d(size) for size in sizes]))
 
 
 def within_rounding(rule, before, lists):
@@ -114,53 +149,65 @@ def within_rounding(rule, before, lists):
         np.testing.assert_array_equal(was, now)
 
 
+@each_place
 @each_type
 @each_rule
-def test_rule_within_rounding_of_its_reference(rule, dtype):
-    lists = arguments(rule, dtype)
-    before = copies(lists)
+def test_rule_within_rounding_of_its_reference(rule, dtype, place):
+    before = arguments(rule, dtype, FEW)
+    host, (lists, wholes) = copies(before), guarded(copies_between_canaries(before), place)
     getattr(optimizer, rule[0])(*lists, rule[2])
-    within_rounding(rule, before, lists)
-    assert all(intact(array) for arrays in lists if arrays for array in arrays)
+    within_rounding(rule, before, back(lists))
+    assert all(map(intact, wholes))
+    getattr(optimizer, rule[0])(*host, rule[2])
+    for mine, theirs in zip(host, back(lists), strict=True):
+        for one, two in zip(mine or (), theirs or (), strict=True):
+            assert (np.abs(one - two) <= 2 * np.finfo(dtype).eps * np.abs(one)).all()
 
 
-@each_rule
-def test_rule_gives_the_same_bits_for_any_number_of_threads(rule):
-    results, before = [], threads()
+def copies_between_canaries(lists):
+    lay = lambda a: lay_out(a, ORDERS.get(a.shape, tuple(range(a.ndim))))
+    return [None if arrays is None else list(map(lay, arrays)) for arrays in lists]
+
+
+@each_place
+@each_type
+@pytest.mark.parametrize("name", FULL)
+def test_chunks_of_all_sizes_on_any_number_of_threads(name, dtype, place):
+    settings, states = FULL[name]
+    rule, results, at_first = (name, (True,) * states, settings, 0), [], threads()
+    before = arguments(rule, dtype, SHAPES[place])
     try:
-        for count in (1, 2):
+        for count in (1, 2) if place == "cpu" else (1,):
             set_threads(count)
-            lists = arguments(rule, np.float32)
-            getattr(optimizer, rule[0])(*lists, rule[2])
-            results.append([a for arrays in lists if arrays for a in arrays])
+            lists, wholes = guarded(copies_between_canaries(before), place)
+            getattr(optimizer, name)(*lists, settings)
+            results.append(back(lists))
+            assert all(map(intact, wholes))
     finally:
-        set_threads(before)
-    for one, two in zip(*results, strict=True):
+        set_threads(at_first)
+    within_rounding(rule, before, results[0])
+    for one, two in zip(*(sum(lists, []) for lists in (results[0], results[-1])), strict=True):
         np.testing.assert_array_equal(one, two)
 
 
-def without_decay():
-    """The rules with a weight decay of 0."""
-    places = {"sgd": SGD, "adam": Adam, "rmsprop": RMSprop, "adagrad": Adagrad}
-    return [rule for rule in RULES if rule[2][places[rule[0]].WEIGHT_DECAY] == 0]
-
-
+@each_place
 @each_type
-@pytest.mark.parametrize("rule", without_decay(), ids=lambda rule: f"{rule[0]}-{rule[1]}-{rule[2].tolist()}")
-def test_an_infinite_parameter_meets_no_weight_decay_of_0(rule, dtype):
+@pytest.mark.parametrize("name", FULL)
+def test_an_infinite_parameter_meets_no_weight_decay_of_0(name, dtype, place):
     """Nor does a reference warn of 0 * inf. The others are as if it were not there."""
-    name, _, settings, _ = rule
-    lists, others = arguments(rule, dtype), arguments(rule, dtype)
-    lists[0][3][1, 2], lists[0][2][4] = np.inf, -np.inf
-    inputs = [None if arrays is None else arrays[3].copy() for arrays in lists]
-    for run in (lists, others):
+    lists, others = random(name, [6], dtype), random(name, [6], dtype)
+    lists[0][0][:2] = np.inf, -np.inf
+    settings = FULL[name][0].copy()
+    settings[NAMES[name].WEIGHT_DECAY] = 0
+    wanted = getattr(reference, name)(*(arrays[0] for arrays in lists), settings)
+    on_device = there(lists, place), there(others, place)
+    for run in on_device:
         getattr(optimizer, name)(*run, settings)
-    found = getattr(reference, name)(*inputs, settings)
-    assert lists[0][3][1, 2] == found[0][1, 2] == np.inf and lists[0][2][4] == -np.inf
-    lists[0][3][1, 2], lists[0][2][4] = others[0][3][1, 2], others[0][2][4]
-    for with_it, without in zip(lists, others, strict=True):
-        for a, b in zip(with_it or (), without or (), strict=True):
-            np.testing.assert_array_equal(a, b)
+    (p, *states), (q, *others) = ([arrays[0] for arrays in back(run)] for run in on_device)
+    np.testing.assert_array_equal(p[:2], wanted[0][:2])
+    np.testing.assert_array_equal(p[:2], [np.inf, -np.inf])
+    for one, two in zip((p[2:], *states), (q[2:], *others), strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 @each_type
@@ -174,79 +221,94 @@ def test_an_average_that_keeps_nothing_is_the_gradient(dtype):
     assert lists[3][0] == 1
 
 
-def test_first_step_reads_no_momentum_buffer():
-    parameters, gradients, buffers = [np.ones(3)], [np.full(3, 2.0)], [np.full(3, np.nan)]
-    optimizer.sgd(parameters, gradients, buffers, hyper(SGD, RATE=1, MOMENTUM=0.5, FIRST=1))
-    np.testing.assert_array_equal(parameters[0], [-1, -1, -1])
-    np.testing.assert_array_equal(buffers[0], [2, 2, 2])
+@each_place
+def test_the_first_step_reads_no_momentum_buffer(place):
+    lists = there([[np.ones(6)], [np.full(6, 2.0)], [np.full(6, np.nan)]], place)
+    optimizer.sgd(*lists, hyper(SGD, RATE=1, MOMENTUM=0.5, FIRST=1))
+    (p,), _, (buffer,) = back(lists)
+    assert (p == -1).all() and (buffer == 2).all()
 
 
+@each_place
 @pytest.mark.parametrize(
-    "name, states, settings",
-    [
-        ("adam", 3, hyper(Adam, RATE=1, BETA1=0.5, BETA2=0.5, EPS=1, STEP=1)),
-        ("rmsprop", 3, hyper(RMSprop, RATE=1, ALPHA=0.5, EPS=1, MOMENTUM=0.5)),
-        ("adagrad", 1, hyper(Adagrad, RATE=1, EPS=1, STEP=1)),
-        ("sgd", 1, hyper(SGD, RATE=1, MOMENTUM=0.5)),
-    ],
+    "name, spoilt", [(name, k) for name, (_, states) in FULL.items() for k in range(1, 2 + states)]
 )
-def test_nan_gradient_reaches_every_state(name, states, settings):
-    lists = [[np.ones(3, np.float32)] for _ in range(2 + states)]
-    lists[1] = [np.array([0, np.nan, 0], np.float32)]
-    if name == "rmsprop":
-        lists[2][0][:] = 9  # above the square of the mean
-    getattr(optimizer, name)(*lists, settings)
-    for arrays in lists:
-        np.testing.assert_array_equal(np.isnan(arrays[0]), [False, True, False])
+def test_nan_reaches_every_state_behind_it(name, spoilt, place):
+    """As in the reference: the greatest square so far stays NaN, too."""
+    lists = random(name, [6])
+    lists[spoilt][0][1] = np.nan
+    wanted = getattr(reference, name)(*(arrays[0] for arrays in lists), FULL[name][0])
+    lists = there(lists, place)
+    getattr(optimizer, name)(*lists, FULL[name][0])
+    updated = back(lists)
+    for want, (got,) in zip(wanted, (updated[0], *updated[2:]), strict=True):
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
-def space(arrays):
-    """A workspace that begins at an odd address."""
-    return np.full(optimizer.workspace(arrays) + 1, 255, np.uint8)[1:]
+# ---- norms and scaling -----------------------------------------------------------------------------------------------
 
 
+def norms(arrays, place="cpu"):
+    """The sums of squares, in a workspace of just the size, which on the CPU begins at an odd address."""
+    odd = place == "cpu"
+    out = moved(np.full(len(arrays), np.nan), place)
+    space = moved(np.full(optimizer.workspace(arrays) + odd, 255, np.uint8), place)[odd:]
+    optimizer.squared_norms([moved(array, place) for array in arrays], out, space)
+    return on_host(out)
+
+
+@each_place
 @each_type
-def test_squared_norms_are_exact_on_small_integers(dtype):
-    rng = np.random.default_rng(1)
-    shapes = [*SHAPES, (LANES - 1,), (LANES,), (LANES + 1,), (3 * CHUNK + 1,)]
+def test_squared_norms_are_exact_on_small_integers(dtype, place):
+    rng, at_first = np.random.default_rng(1), threads()
+    shapes = [*SHAPES[place], *((n,) for n in (cpu.LANES - 1, cpu.LANES, cpu.LANES + 1)), (3 * max(SHAPES[place][-1]),)]
     arrays = [rng.integers(-3, 4, shape).astype(dtype) for shape in shapes]
-    for count in {1, threads()}:
-        out = np.full(len(arrays), np.nan)
-        before = threads()
-        try:
+    try:
+        for count in {1, at_first}:
             set_threads(count)
-            optimizer.squared_norms(arrays, out, space(arrays))
-        finally:
-            set_threads(before)
-        np.testing.assert_array_equal(out, [reference.squared_norm(a) for a in arrays])
+            np.testing.assert_array_equal(norms(arrays, place), [reference.squared_norm(a) for a in arrays])
+    finally:
+        set_threads(at_first)
+    np.testing.assert_array_equal(norms([np.empty(0, dtype)] * 2, place), [0, 0])
 
 
-def test_squared_norms_do_not_overflow_in_float32():
-    out = np.empty(1)
-    arrays = [np.full(3, 1e30, np.float32)]
-    optimizer.squared_norms(arrays, out, space(arrays))
-    assert out[0] == pytest.approx(3e60)
+@each_place
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_what_is_not_finite_shows_in_the_sum(value, place):
+    arrays = [np.ones(9, np.float32), np.ones(cuda.CHUNK + 5, np.float32), np.ones(9, np.float32)]
+    arrays[1][cuda.CHUNK + 2] = value
+    out = norms(arrays, place)
+    assert out[0] == out[2] == 9 and not np.isfinite(out[1])
 
 
+def test_squared_norms_do_not_overflow_in_float32_on_the_cpu():
+    assert norms([np.full(3, 1e30, np.float32)]) == pytest.approx(3e60)
+
+
+@each_place
 @each_type
-@pytest.mark.parametrize("squares", [[9.0, 16.0], [0.25], [], [np.inf], [np.nan, 1.0]], ids=str)
-def test_clip_factor(dtype, squares):
-    norm, factor = np.full((), 7, dtype), np.full(1, 7.0)
-    optimizer.clip_factor(np.array(squares), 2.0, norm, factor)
+@pytest.mark.parametrize(
+    "squares", [[9.0, 16.0], [0.25], [], [np.inf], [np.nan, 1.0], [1.0] * 700], ids=lambda s: str(s[:2])
+)
+def test_clip_factor(dtype, squares, place):
+    norm, factor = moved(np.full((), 7, dtype), place), moved(np.full(1, 7.0), place)
+    optimizer.clip_factor(moved(np.array(squares), place), 2.0, norm, factor)
     wanted = reference.clip_factor(squares, 2.0)
-    np.testing.assert_allclose([norm, factor[0]], wanted, rtol=np.finfo(dtype).eps)
+    np.testing.assert_allclose(on_host(norm), wanted[0], rtol=np.finfo(dtype).eps)
+    np.testing.assert_allclose(on_host(factor), [wanted[1]], rtol=4e-16)
 
 
+@each_place
 @each_type
-@pytest.mark.parametrize("factor", [0.3, np.array([0.3])], ids=["number", "array"])
-def test_scale_rounds_once(dtype, factor):
-    arrays = positive(np.random.default_rng(2), dtype)
-    before = [a.copy(order="K") for a in arrays]
-    optimizer.scale(arrays, factor)
+@pytest.mark.parametrize("as_array", [False, True])
+def test_scale_rounds_once(dtype, as_array, place):
+    before = positive(np.random.default_rng(2), dtype, 0.5, SHAPES[place])
+    (arrays,), wholes = guarded(copies_between_canaries([before]), place)
+    optimizer.scale(arrays, moved(np.array([0.3]), place) if as_array else 0.3)
     for was, now in zip(before, arrays, strict=True):
-        np.testing.assert_array_equal(now, was * dtype(0.3))
-        np.testing.assert_array_equal(now, reference.scale(was, float(dtype(0.3))).astype(dtype))
-        assert intact(now)
+        np.testing.assert_array_equal(on_host(now), was * dtype(0.3))
+        np.testing.assert_array_equal(on_host(now), reference.scale(was, float(dtype(0.3))).astype(dtype))
+    assert all(map(intact, wholes))
 
 
 def test_no_parameters_are_no_work():

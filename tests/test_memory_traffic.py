@@ -9,7 +9,7 @@ from minigrad_kernels import bias, interpreter, optimizer
 from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.bias.plan import cut
 
-from .test_optimizer_cuda import FULL
+from .test_kernels_optimizer import FULL
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_an_update_reads_and_writes_each_array_once(launches, name, present, tra
     _, (_, counts) = seen(launches)
     kinds, sizes = 2 + present.count("y"), [prod(shape) for shape in shapes]
     assert traffic == 2 * kinds - 1
-    tables = ("addresses", "chunks", "coefficients")
+    tables = ("addresses", "chunks", "numbers")
     loaded = {array: size for array, size in counts.bytes_loaded.items() if array not in tables}
     wanted = sorted(4 * size for size in sizes)
     assert sorted(loaded.values()) == sorted(wanted * kinds)

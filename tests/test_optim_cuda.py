@@ -73,18 +73,6 @@ def test_three_steps_under_a_schedule(kind, options):
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-def test_float64_parameters(kind):
-    others = parameters("float64")
-    params = moved(others)
-    pair = kind(params, lr=0.05), kind(others, lr=0.05)
-    for step in range(3):
-        give(params, others, step)
-        for optimizer in pair:
-            optimizer.step()
-    close(params, others, 1e-13)
-
-
-@pytest.mark.parametrize("kind", OPTIONS)
 def test_a_state_goes_to_the_host_and_to_another_device(kind):
     """Saved on the device, loaded on the CPU and on the device: all go on alike."""
     others = parameters()

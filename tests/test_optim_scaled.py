@@ -16,7 +16,7 @@ from minigrad_kernels.optimizer import reference
 from minigrad_kernels.toolchain.cuda.kernel import Kernel
 from tests.kernel_runs import DEVICE, moved, on_host
 from tests.optim_parts import RULES, arrays, give_gradients, parameters, same
-from tests.test_optimizer_cuda import FULL, random
+from tests.test_kernels_optimizer import FULL, random
 
 each_place = pytest.mark.parametrize("place", ["cpu", DEVICE])
 MORE = {**RULES, "SGD damped": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.5)}

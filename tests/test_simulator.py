@@ -14,10 +14,13 @@ from itertools import groupby
 import numpy as np
 import pytest
 
+from minigrad_kernels.optimizer import SGD, Adam, Plan
 from minigrad_kernels.toolchain.cuda.intrinsics import SIMULATOR, cuda
 from minigrad_kernels.toolchain.cuda.memory import View
 
 from .kernel_runs import CASES, make_inputs, run, same_bits, wanted, within_rounding
+from .test_kernels_optimizer import arguments, copies, hyper
+from .test_kernels_optimizer import within_rounding as within_rounding_of_rule
 
 RUNGS = dict.fromkeys(("conv2d", "pool2d", "bias", "norm", "elementwise", "scatter"), ("plain",))
 RUNGS["matmul"] = "plain", "tiled"
@@ -75,6 +78,20 @@ if SIMULATOR:
             same_bits(results, wanted(case, inputs))
         else:
             within_rounding(case, np.float32, inputs, results)
+
+    @pytest.mark.parametrize("name", ["sgd", "adam"])
+    def test_an_update_is_right_in_the_simulator(name, simulated):
+        """Of parameters in several chunks, by one launch."""
+        settings = {
+            "sgd": hyper(SGD, RATE=0.1, MOMENTUM=0.9, WEIGHT_DECAY=0.1, NESTEROV=1),
+            "adam": hyper(Adam, RATE=0.01, BETA1=0.9, BETA2=0.999, EPS=1e-8, STEP=3),
+        }[name]
+        rule = name, {"sgd": (True,), "adam": (True, True, False)}[name], settings, 0
+        lists, plan = arguments(rule, np.float32, [(3,), (1030,), (2, 4)]), Plan()
+        before, launcher = copies(lists), import_module("minigrad_kernels.optimizer.cuda")
+        plan.remember(dict(zip("pgxyz", lists, strict=False)), launcher.addresses, launcher.tables)
+        getattr(launcher, name)(plan, settings, None, None)
+        within_rounding_of_rule(rule, before, lists)
 
 else:
 

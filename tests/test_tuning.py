@@ -172,7 +172,7 @@ def test_two_processes_keep_one_file(tmp_path):
 
 
 def test_kernels_of_the_library_name_a_choice(timed, monkeypatch):
-    from minigrad_kernels.elementwise.cuda_kernels import rectify
+    from minigrad_kernels.elementwise.cuda import rectify
 
     call = timed(fast=1.0, slow=2.0)
     monkeypatch.setattr(call, "candidates", lambda: dict(zip(("fast", "slow"), rectify.values(), strict=True)))

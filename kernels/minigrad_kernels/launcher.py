@@ -445,7 +445,7 @@ class _Contract:
 
     def widened(self, *arguments):
         """Call the launcher with float32 copies, whatever `native` says."""
-        given, named, results = [*arguments], dict(zip(self.names, arguments, strict=False)), []
+        given, results = [*arguments], []
         dtype = self._float(given)[1].dtype
         with np.errstate(all="ignore"):  # what is too large for float16 becomes infinite, without a warning
             for k, name, declared in self.arrays:
@@ -453,11 +453,7 @@ class _Contract:
                     given[k] = self._copy(name, given[k], declared, dtype, results)
             if self.space is not None and not callable(given[self.space]):  # it may be too small for float32
                 given[self.space] = lambda nbytes, like: np.empty_like(like, np.uint8, shape=(nbytes,))
-            if (plan := named.get("plan")) is not None:  # see optimizer.Plan
-                given[self.names.index("plan")] = copied = plan.on_copies(arguments[self.first])
             self.launch(*given)
-            if plan is not None:
-                plan.settings = copied.settings
             for array, copy in results:
                 _write(array, copy)
 

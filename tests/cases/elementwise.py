@@ -3,13 +3,13 @@
 import numpy as np
 
 from minigrad_kernels import elementwise
-from minigrad_kernels.elementwise.cpu import RUN
+from minigrad_kernels.elementwise.cpu import DRAWN, SMALL
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from . import KernelCase, Output, Refusal
 
-SHAPES = [(), (1,), (0,), (7,), (3, 0, 2), (13, 17), (2, 5, 3, 4), (RUN - 1,), (RUN,), (2 * RUN + 1,)]
+SHAPES = [(), (1,), (0,), (7,), (3, 0, 2), (13, 17), (2, 5, 3, 4), (SMALL - 1,), (SMALL,), (2 * SMALL + 1,)]
 
 
 def row(function, shape, layout=None, arrays=1, nan=(), **options):
@@ -65,7 +65,10 @@ CASES = [
     # terms: float32's polynomials round 4 times; in float64 the reference does, in e^{-x^2} and in its sum
     *(row("erf", shape, nan=(0,), exact=False, terms=20) for shape in SHAPES),
     row("erf", (2, 5, 3, 4), CHANNELS_LAST, nan=(0,), exact=False, terms=20),
-    *(dropout(shape, 0.5) for shape in ((1,), (0,), (3,), (4,), (5,), (6, 7), (RUN + 3,))),
+    *(
+        dropout(shape, 0.5)
+        for shape in ((1,), (0,), (3,), (4,), (5,), (6, 7), (DRAWN - 1,), (DRAWN + 1,), (SMALL + 3,))
+    ),
     *(dropout((997,), p) for p in (0, 0.1, 0.25, 0.9, 1)),
     dropout((101,), 0.5, seed=2**64 - 1, step=2**64 - 1),
     dropout((101,), 0.5, seed=2**32, step=2**32 + 5),

@@ -12,8 +12,8 @@ import numpy as np
 
 from minigrad_kernels.conv2d import reference as conv2d
 from minigrad_kernels.matmul import reference as matmul
+from minigrad_kernels.optimizer import SGD
 from minigrad_kernels.optimizer import reference as optimizer
-from minigrad_kernels.optimizer.hyper import SGD
 from minigrad_kernels.pool2d import reference as pool2d
 from minigrad_kernels.softmax import reference as softmax
 

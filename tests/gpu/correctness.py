@@ -15,7 +15,7 @@ FILES = (
     "test_residual.py",
     "test_pool_cuda.py", "test_elementwise_cuda.py", "test_augment.py", "test_norm_cuda.py",
     "test_norm_running.py", "test_softmax_cuda.py",
-    "test_optimizer_cuda.py", "test_optimizer_cuda_steps.py", "test_optimizer_cuda_norms.py", "test_optim_cuda.py",
+    "test_kernels_optimizer.py", "test_optimizer_cuda.py", "test_optim_cuda.py",
     "test_optim_clip.py", "test_optim_muon.py", "test_optim_scaled.py",
     "test_kernel_training.py",
 )  # fmt: skip

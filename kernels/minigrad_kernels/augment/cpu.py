@@ -14,18 +14,6 @@ __all__ = ["gather_normalize", "pad_crop_normalize"]
 SMALL = 1 << 14  # numbers; below it a second thread costs more than it brings
 
 
-def _run(kernel, size, *arguments):
-    (kernel.alone if size < SMALL else kernel)(*arguments)
-
-
-@jit
-def repeat(vector, wide):
-    """As many copies of a vector, one behind the other, as fit into `wide`."""
-    for start in range(0, wide.size, vector.size):
-        for c in range(vector.size):
-            wide[start + c] = vector[c]
-
-
 @jit
 def normalize_run(x, source, scale, shift, out, at, count):
     """`count` numbers of whole pixels, from x[source] to out[at] on; scale and shift repeat themselves.
@@ -45,49 +33,25 @@ def spread(vector, wide, line):
     """The vector itself, or copies of it one behind the other in `wide`, as many as make a line."""
     if line > wide.size:
         return vector
-    repeat(vector, wide[:line])
+    for start in range(0, line, vector.size):
+        for c in range(vector.size):
+            wide[start + c] = vector[c]
     return wide[:line]
 
 
 @jit
-def gather_image(image, scale, shift, out):
-    line = line_of(scale.size)
-    room_scale, room_shift = stack_array(TILE, scale), stack_array(TILE, shift)
-    wide_scale, wide_shift = spread(scale, room_scale, line), spread(shift, room_shift, line)
-    normalize_run(image, 0, wide_scale, wide_shift, out, 0, out.size)
+def pixel_run(x, source, step, black, scale, shift, out, at, count):
+    """As normalize_run, pixel by pixel, each `step` numbers behind the one before, or all of them black.
 
-
-@shared
-def gather_images(team, images, indices, scale, shift, out):
-    for n in share(indices.size, team):
-        gather_image(images[indices[n]], scale, shift, out[n])
-
-
-def gather_normalize(images, indices, scale, shift, out):
-    if out.size:
-        rows = images.reshape(len(images), -1), out.reshape(len(out), -1)
-        _run(gather_images, out.size, rows[0], indices, scale, shift, rows[1])
-
-
-@jit
-def mirror_run(x, source, scale, shift, out, at, count):
-    """As normalize_run, the last pixel first; scale and shift have one number for each channel."""
-    channels = scale.size
-    for start in range(0, count, channels):
-        read, write = np.uintp(source + count - channels - start), np.uintp(at + start)
-        for c in range(channels):
+    scale and shift have one number for each channel.
+    """
+    for start in range(0, count, scale.size):
+        read, write = np.uintp(source), np.uintp(at + start)
+        for c in range(scale.size):
             n = np.uintp(c)
-            out[write + n] = np.float32(x[read + n]) * scale[n] + shift[n]
-
-
-@jit
-def fill_run(x, source, black, scale, shift, out, at, count):
-    """As normalize_run, but one pixel again and again: that at x[source], or a black one."""
-    channels = scale.size
-    for start in range(0, count, channels):
-        for c in range(channels):
-            v = np.uint8(0) if black else x[source + c]
-            out[at + start + c] = np.float32(v) * scale[c] + shift[c]
+            v = np.uint8(0) if black else x[read + n]
+            out[write + n] = np.float32(v) * scale[n] + shift[n]
+        source += step
 
 
 @jit
@@ -100,13 +64,13 @@ def cut_row(image, source, width, left, flip, edge, scale, shift, wide, out, at)
     near, far = source, source + (width - 1) * channels  # the pixels that lie next to the columns outside
     if flip:
         first, last, near, far = width - last, width - first, far, near
-        mirror_run(image, begin, scale, shift, out, at + first * channels, count)
+        pixel_run(image, begin + count - channels, -channels, False, scale, shift, out, at + first * channels, count)
     else:
         normalize_run(image, begin, wide[0], wide[1], out, at + first * channels, count)
     if first:
-        fill_run(image, near, not edge, scale, shift, out, at, first * channels)
+        pixel_run(image, near, 0, not edge, scale, shift, out, at, first * channels)
     if last < width:
-        fill_run(image, far, not edge, scale, shift, out, at + last * channels, (width - last) * channels)
+        pixel_run(image, far, 0, not edge, scale, shift, out, at + last * channels, (width - last) * channels)
 
 
 @jit
@@ -129,7 +93,18 @@ def cut_images(team, images, size, indices, offsets, flips, padding, edge, scale
         cut_image(image, size[0], size[1], top, left, flips[n] != 0, edge, scale, shift, cut)
 
 
-def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
+def _cut(images, size, indices, offsets, flips, padding, edge, scale, shift, out):
     if out.size:
-        rows, size = (images.reshape(len(images), -1), out.reshape(len(out), -1)), images.shape[1:3]
-        _run(cut_images, out.size, rows[0], size, indices, offsets, flips, padding, edge, scale, shift, rows[1])
+        kernel = cut_images.alone if out.size < SMALL else cut_images
+        rows = images.reshape(len(images), -1), out.reshape(len(out), -1)
+        kernel(rows[0], size, indices, offsets, flips, padding, edge, scale, shift, rows[1])
+
+
+def gather_normalize(images, indices, scale, shift, out):
+    """Each image is one long row, of which nothing is cut."""
+    size, offsets = (1, images.shape[1] * images.shape[2]), np.zeros((len(indices), 2), np.int64)
+    _cut(images, size, indices, offsets, np.zeros(len(indices), np.uint8), 0, False, scale, shift, out)
+
+
+def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
+    _cut(images, images.shape[1:3], indices, offsets, flips, padding, edge, scale, shift, out)

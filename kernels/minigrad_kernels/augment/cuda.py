@@ -1,7 +1,7 @@
-"""Images for the loader on CUDA: one thread a number (cuda_kernels.py)."""
+"""Images for the loader on CUDA: each thread owns a number of `out` and gathers the byte that belongs there."""
 
 from ..errors import ShapeError
-from . import cuda_kernels
+from ..toolchain.cuda import cuda, device, f32, index_of, kernel
 
 __all__ = ["gather_normalize", "pad_crop_normalize"]
 
@@ -9,20 +9,45 @@ LIMIT = 1 << 31  # numbers of a batch
 THREADS = 256
 
 
-def _start(op, kernel, out, arguments):
-    """Start a kernel with a thread for each number of out."""
+@device
+def normal(x, scale, shift):
+    """Products are rounded before they are added to, as on the CPU."""
+    return cuda.libdevice.fadd_rn(cuda.libdevice.fmul_rn(f32(x), scale), shift)
+
+
+@kernel(
+    "u8[:,:,:,:] images, i64[:] indices, i64[:,:] offsets, u8[:] flips, f32[:] scale, f32[:] shift, "
+    "f32[:,:,:,:] out, i32 padding, i32 edge",
+    threads=THREADS,
+)
+def cut(images, indices, offsets, flips, scale, shift, out, padding, edge):
+    """A byte is read, also for what lies outside, and a number written once. Without offsets nothing is cut."""
+    number = cuda.grid(1)
+    if number < out.size:
+        n, i, j, c = index_of(number, out.shape[1], out.shape[2], out.shape[3])
+        height, width = images.shape[1], images.shape[2]
+        h, w = i, j
+        if offsets.size:
+            h, w = i + offsets[n, 0] - padding, (width - 1 - j if flips[n] else j) + offsets[n, 1] - padding
+        near_h, near_w = min(max(h, 0), height - 1), min(max(w, 0), width - 1)
+        v = f32(images[indices[n], near_h, near_w, c])
+        inside = edge or (near_h == h and near_w == w)
+        out[n, i, j, c] = normal(v if inside else f32(0), scale[c], shift[c])
+
+
+def _cut(op, images, indices, offsets, flips, scale, shift, out, *how):
     if out.size >= LIMIT:
         n, height, width, channels = out.shape
         wanted = f"wants less than {LIMIT} numbers; split the batch"
         raise ShapeError(f"{op}: out has shape {(n, channels, height, width)}, {wanted}")
     if out.size:
-        kernel((-(-out.size // THREADS),), (THREADS,), arguments)
+        blocks = -(-out.size // THREADS)
+        cut((blocks,), (THREADS,), (images, indices, offsets, flips, scale, shift, out, *how))
 
 
 def gather_normalize(images, indices, scale, shift, out):
-    _start("gather_normalize", cuda_kernels.gather, out, (images, indices, scale, shift, out))
+    _cut("gather_normalize", images, indices, None, None, scale, shift, out, 0, 0)
 
 
 def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
-    arrays = images, indices, offsets, flips, scale, shift, out
-    _start("pad_crop_normalize", cuda_kernels.cut, out, (*arrays, padding, edge))
+    _cut("pad_crop_normalize", images, indices, offsets, flips, scale, shift, out, padding, edge)

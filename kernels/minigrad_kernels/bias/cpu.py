@@ -9,9 +9,9 @@ import functools
 
 import numpy as np
 
-from ..elementwise.cpu import relu_grad_run
+from ..elementwise.cpu import rectify_run
 from ..launcher import Call
-from ..toolchain import add, clear, elements, jit, share, shared, stack_array
+from ..toolchain import add, clear, copy, elements, jit, share, shared, stack_array
 from ..toolchain.product import flat
 from .plan import ALIGNMENT, cut
 
@@ -52,68 +52,42 @@ def fold(total, sums):
 
 
 @jit
-def sum_part(x, sums):
-    """The sums of the columns of a part, in float64."""
-    line = line_of(sums.size)
-    total = stack_array(TILE, sums, line) if line <= TILE else sums
-    clear(sums)
-    clear(total)
-    for start in range(0, x.size, SHORT * line):
-        add_lines(x[start : min(x.size, start + SHORT * line)], line, total)
-    if line <= TILE:
-        fold(total, sums)
+def sum_part(g, out, dx, relu, sums):
+    """The sums of the columns of a part of g, in float64.
 
-
-@jit
-def grad_part(g, out, dx, sums):
-    """As sum_part for dx, which is made SHORT lines at a time: they are still in cache when they are summed."""
+    With relu of dx, which is made SHORT lines at a time: they are still in cache when they are summed.
+    """
     line = line_of(sums.size)
     total = stack_array(TILE, sums, line) if line <= TILE else sums
     clear(sums)
     clear(total)
     for start in range(0, g.size, SHORT * line):
         here = slice(start, min(g.size, start + SHORT * line))
-        relu_grad_run(g[here], out[here], dx[here])
+        if relu:
+            rectify_run(g[here], out[here], dx[here])
         add_lines(dx[here], line, total)
     if line <= TILE:
         fold(total, sums)
 
 
-@jit
-def rounded(sums, out):
-    for c in range(out.size):
-        out[c] = sums[c]
-
-
 @shared
-def sum_parts(team, x, size, partial, out):
+def sum_parts(team, g, out, dx, relu, size, partial, sums):
     """Where there is one part, its sums go to the result at once."""
     for p in share(partial.shape[0], team):
-        start = p * size
-        sum_part(x[start : min(x.size, start + size)], partial[p])
+        here = slice(p * size, min(g.size, p * size + size))
+        sum_part(g[here], out[here], dx[here], relu, partial[p])
         if partial.shape[0] == 1:
-            rounded(partial[p], out)
-
-
-@shared
-def grad_parts(team, g, out, dx, size, partial, dbias):
-    for p in share(partial.shape[0], team):
-        start = p * size
-        here = slice(start, min(g.size, start + size))
-        grad_part(g[here], out[here], dx[here], partial[p])
-        if partial.shape[0] == 1:
-            rounded(partial[p], dbias)
+            copy(partial[p], sums)
 
 
 @functools.lru_cache(maxsize=1024)
-def ready(op, rows, columns):
+def ready(rows, columns):
     """The Call for arrays without gaps that are matrices of so many rows and columns."""
     if not rows:
         return Call(0, _clear)
     plan = cut(rows, columns)
     shape = plan.parts, columns
-    kernel = grad_parts if op == "bias_relu_grad" else sum_parts
-    kernel = kernel.alone if rows * columns < SMALL else kernel
+    kernel = sum_parts.alone if rows * columns < SMALL else sum_parts
     few = plan.parts == 1 and columns <= FEW
     wanted = 0 if few else DOUBLE.itemsize * plan.parts * columns + ALIGNMENT - 1
     return Call(wanted, functools.partial(_sum, kernel, plan.rows * columns, shape, few))
@@ -122,8 +96,9 @@ def ready(op, rows, columns):
 @np.errstate(all="ignore")  # infinities and NaN are the user's
 def _sum(kernel, size, shape, few, *arrays):
     *matrices, out, workspace = arrays
+    matrices, relu = list(map(flat, matrices)), len(matrices) > 1
     partial = np.empty(shape) if few else elements(workspace, DOUBLE, shape[0] * shape[1]).reshape(shape)
-    kernel(*map(flat, matrices), size, partial, out)
+    kernel(*(matrices if relu else 3 * matrices), relu, size, partial, out)
     if shape[0] > 1:
         out[:] = np.add.reduce(partial)
 
@@ -133,8 +108,8 @@ def _clear(*arrays):
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace):
-    ready("bias_relu_grad", *g.shape).run(g, out, dx, dbias, workspace)
+    ready(*g.shape).run(g, out, dx, dbias, workspace)
 
 
 def column_sums(x, out, workspace):
-    ready("column_sums", *x.shape).run(x, out, workspace)
+    ready(*x.shape).run(x, out, workspace)

@@ -1,12 +1,14 @@
 """The plain rung: one thread a partial sum of one column. Any shape."""
 
-from ..toolchain.cuda import cuda, each_float
+from ..elementwise import formulas
+from ..toolchain.cuda import cuda, device, each_float
 
 __all__ = ["HEIGHT", "SHORT", "WIDTH", "add", "sums_plain"]
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # of a block of `add`: columns at least, and threads for each of them at most
 MOST = WIDTH * HEIGHT
+passed = device(formulas.passed)
 
 
 @each_float("_[:,:] g, _[:,:] out, _[:,:] dx, _[:,:] partial, i32 share", threads=256)
@@ -24,7 +26,7 @@ def sums_plain(g, out, dx, partial, share):
             for r in range(first, min(first + SHORT, stop)):
                 v = g[r, column]  # read in any case, so that no load waits for the other
                 if dx.size:
-                    v = g.dtype.type(0) if out[r, column] <= 0 else v
+                    v = passed(v, out[r, column])
                     dx[r, column] = v
                 short += v
             total += short

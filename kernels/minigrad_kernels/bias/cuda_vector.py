@@ -5,16 +5,14 @@ elements of it, and the same four of the lines below: the same columns every tim
 neighbouring threads read neighbouring memory however narrow the rows are.
 """
 
+from ..elementwise import formulas
 from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32
 from ..toolchain.cuda.halves import SINGLE
 from .plan import LINE
 
 __all__ = ["add4", "fold_and_write", "lines_below", "passed4", "sums_vector"]
 
-
-@device
-def passed(g, out):
-    return f32(0) if out <= f32(0) else g
+passed = device(formulas.passed)
 
 
 @device

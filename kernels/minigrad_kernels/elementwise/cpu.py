@@ -1,105 +1,94 @@
-"""ReLU, sums with a residual, leaky ReLU, erf and dropout on the CPU, on flat arrays: a thread owns runs of RUN."""
+"""ReLU, sums with a residual, leaky ReLU, erf and dropout on the CPU, on flat arrays: a thread owns a run of each."""
 
 import math
 
 import numpy as np
 
-from ..toolchain import jit, share, shared
+from ..toolchain import copy, jit, share, shared, stack_array
 from ..toolchain.draws import BLOCKS, drop
+from . import formulas
 
-__all__ = ["RUN", "add_residual", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
+__all__ = ["add_residual", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
-RUN = 16384  # elements; a multiple of 4, so that no Philox block is torn
+SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
+DRAWN = 4 * BLOCKS  # elements that are drawn for at a time
 
-
-@jit
-def part(run, size):
-    """The elements of a run. Loops over a slice of them count from 0, which lets the compiler use vectors."""
-    start = run * RUN
-    return slice(start, min(size, start + RUN))
+passed, leaked = jit(formulas.passed), jit(formulas.leaked)
 
 
 @jit
-def relu_run(x, out):
-    zero = out.dtype.type(0)
+def run_of(size, team):
+    """The elements of a share. Loops over a slice of them count from 0, which lets the compiler use vectors."""
+    mine = share(size, team)
+    return slice(mine.start, mine.stop)
+
+
+def _start(kernel, out, *arguments):
+    (kernel.alone if out.size < SMALL else kernel)(out, *arguments)
+
+
+# ---- ReLU ------------------------------------------------------------------------------------------------------------
+
+
+@jit
+def rectify_run(v, y, out):
     for k in range(out.size):
-        v = x[k]
-        out[k] = zero if v <= zero else v  # written so that NaN passes
+        out[k] = passed(v[k], y[k])
 
 
-@shared
-def relu(team, x, out):
-    for run in share((x.size + RUN - 1) // RUN, team):
-        here = part(run, x.size)
-        relu_run(x[here], out[here])
+@jit
+def leak_run(v, y, slope, out):
+    for k in range(out.size):
+        out[k] = leaked(v[k], y[k], slope)
 
 
 @jit
 def add_run(x, residual, relu):
-    zero = x.dtype.type(0)
     for k in range(x.size):
         v = x[k] + residual[k]
-        x[k] = zero if relu and v <= zero else v
+        x[k] = passed(v, v) if relu else v
 
 
 @shared
-def add_residual_run(team, x, residual, relu):
-    for run in share((x.size + RUN - 1) // RUN, team):
-        here = part(run, x.size)
-        add_run(x[here], residual[here], relu)
+def rectify(team, out, v, y):
+    here = run_of(out.size, team)
+    rectify_run(v[here], y[here], out[here])
+
+
+@shared
+def leak(team, out, v, y, slope):
+    here = run_of(out.size, team)
+    leak_run(v[here], y[here], out.dtype.type(slope), out[here])
+
+
+@shared
+def add_residual_runs(team, x, residual, relu):
+    here = run_of(x.size, team)
+    add_run(x[here], residual[here], relu)
+
+
+def relu(x, out):
+    _start(rectify, out, x, x)
+
+
+def relu_grad(g, out, dx):
+    _start(rectify, dx, g, out)
+
+
+def leaky_relu(x, negative_slope, out):
+    _start(leak, out, x, x, negative_slope)
+
+
+def leaky_relu_grad(g, x, negative_slope, dx):
+    _start(leak, dx, g, x, negative_slope)
 
 
 def add_residual(x, residual, relu):
     """x += residual for flat arrays, then ReLU in the same pass: the end of a convolution or product."""
-    (add_residual_run.alone if x.size < RUN else add_residual_run)(x, residual, relu)
+    _start(add_residual_runs, x, residual, relu)
 
 
-@jit
-def relu_grad_run(g, out, dx):
-    zero = dx.dtype.type(0)
-    for k in range(dx.size):
-        v = g[k]  # read in any case, for the sake of vectors
-        dx[k] = zero if out[k] <= zero else v
-
-
-@shared
-def relu_grad(team, g, out, dx):
-    for run in share((g.size + RUN - 1) // RUN, team):
-        here = part(run, g.size)
-        relu_grad_run(g[here], out[here], dx[here])
-
-
-@jit
-def leaky_relu_run(x, slope, out):
-    zero = out.dtype.type(0)
-    for k in range(out.size):
-        v = x[k]
-        out[k] = v if v > zero else v * slope
-
-
-@shared
-def leaky_relu(team, x, negative_slope, out):
-    slope = out.dtype.type(negative_slope)
-    for run in share((x.size + RUN - 1) // RUN, team):
-        here = part(run, x.size)
-        leaky_relu_run(x[here], slope, out[here])
-
-
-@jit
-def leaky_relu_grad_run(g, x, slope, dx):
-    zero = dx.dtype.type(0)
-    for k in range(dx.size):
-        v = g[k]
-        dx[k] = v if x[k] > zero else v * slope
-
-
-@shared
-def leaky_relu_grad(team, g, x, negative_slope, dx):
-    slope = dx.dtype.type(negative_slope)
-    for run in share((g.size + RUN - 1) // RUN, team):
-        here = part(run, g.size)
-        leaky_relu_grad_run(g[here], x[here], slope, dx[here])
-
+# ---- erf -------------------------------------------------------------------------------------------------------------
 
 # erf(x) / x = P(x^2) / Q(x^2) where |x| <= 4, to a relative error of 2.5e-8: least squares in that error, solved again
 # with larger weights where it was large. Beyond 4, erf is 1 in float32. The highest power comes first.
@@ -134,56 +123,45 @@ def erf_run(x, out):
 
 
 @shared
-def erf(team, x, out):
-    for run in share((x.size + RUN - 1) // RUN, team):
-        here = part(run, x.size)
-        if x.itemsize == 4:
-            erf_single_run(x[here], out[here])
-        else:
-            erf_run(x[here], out[here])
+def erf_runs(team, out, x):
+    here = run_of(out.size, team)
+    if x.itemsize == 4:
+        erf_single_run(x[here], out[here])
+    else:
+        erf_run(x[here], out[here])
+
+
+def erf(x, out):
+    _start(erf_runs, out, x)
+
+
+# ---- dropout ---------------------------------------------------------------------------------------------------------
 
 
 @jit
-def philox(c0, c1, c2, c3, k0, k1):
-    """Philox4x32-10: 32-bit words held in uint64, which is what the products need."""
-    low = np.uint64(0xFFFFFFFF)
-    half = np.uint64(32)
-    for _ in range(10):
-        a = np.uint64(0xD2511F53) * c0
-        b = np.uint64(0xCD9E8D57) * c2
-        c0, c1, c2, c3 = (b >> half) ^ c1 ^ k0, b & low, (a >> half) ^ c3 ^ k1, a & low
-        k0 = (k0 + np.uint64(0x9E3779B9)) & low
-        k1 = (k1 + np.uint64(0xBB67AE85)) & low
-    return c0, c1, c2, c3
-
-
-@jit
-def dropout_rest(x, threshold, scale, seed, step, out, block):
-    """The first element has word 0 of Philox block `block`."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    for start in range(0, x.size, 4):
-        counter = np.uint64(block + start // 4)
-        words = philox(counter & low, counter >> half, step & low, step >> half, seed & low, seed >> half)
-        for k in range(start, min(start + 4, x.size)):
-            out[k] = x[k] * (scale if words[k - start] >= threshold else out.dtype.type(0))
-
-
-@jit
-def dropout_run(x, threshold, scale, seed, step, out, block):
-    whole = x.size // (4 * BLOCKS) * (4 * BLOCKS)
-    for start in range(0, whole, 4 * BLOCKS):
-        drop(x, start, np.uint64(block + start // 4), step, seed, threshold, scale, out)
-    dropout_rest(x[whole:], threshold, scale, seed, step, out[whole:], block + whole // 4)
+def drop_rest(x, block, step, seed, threshold, scale, out):
+    """As drop, for fewer elements."""
+    held = stack_array(DRAWN, x)
+    copy(x, held)
+    drop(held, 0, block, step, seed, threshold, scale, held)
+    copy(held[: x.size], out)
 
 
 @shared
-def dropout(team, x, p, seed, step, out):
+def drop_runs(team, out, x, p, seed, step):
     one = out.dtype.type(1)
     keep = one - out.dtype.type(p)
     scale = one / keep if p < 1 else out.dtype.type(0)
     threshold = np.uint64(np.rint(p * 4294967296.0))
     if threshold > np.uint64(0xFFFFFFFF):  # no word is as large
         scale, threshold = out.dtype.type(0), np.uint64(0xFFFFFFFF)
-    for run in share((x.size + RUN - 1) // RUN, team):
-        here = part(run, x.size)
-        dropout_run(x[here], threshold, scale, seed, step, out[here], here.start // 4)
+    for part in share((x.size + DRAWN - 1) // DRAWN, team):
+        start, block = part * DRAWN, np.uint64(part * BLOCKS)
+        if start + DRAWN <= x.size:
+            drop(x, start, block, step, seed, threshold, scale, out)
+        else:
+            drop_rest(x[start:], block, step, seed, threshold, scale, out[start:])
+
+
+def dropout(x, p, seed, step, out):
+    _start(drop_runs, out, x, p, seed, step)

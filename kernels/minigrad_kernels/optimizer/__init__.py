@@ -2,7 +2,7 @@
 
 Arguments are lists with one array per parameter. The arrays of one parameter (itself, its gradient, its state) have
 one shape and lie in memory alike without gaps; all arrays of a call have one element type. `hyper` is a float64
-array whose elements hyper.SGD, hyper.Adam, hyper.RMSprop and hyper.Adagrad name. A weight decay of 0 is left out, so
+array whose elements SGD, Adam, RMSprop and Adagrad of rules.py name. A weight decay of 0 is left out, so
 that an infinite parameter stays infinite: 0 * inf would be NaN.
 
 Each rule takes two float64 arrays (1,) where its parameters are, which the host never reads on a device: `scale`, which
@@ -20,8 +20,8 @@ from ..errors import ShapeError
 from ..launcher import check, launcher, memory, number, reads, updates, writes
 from ..layout import order_of
 from ..toolchain import alias, backend, implementation
-from .hyper import SGD, Adagrad, Adam, RMSprop
 from .plan import Plan
+from .rules import SGD, Adagrad, Adam, RMSprop
 
 __all__ = [
     "SGD", "Adagrad", "Adam", "Plan", "RMSprop", "adagrad", "adam", "clip_factor", "rmsprop",
@@ -58,15 +58,12 @@ def _planned(op, plan, lists, writes=True):
     first, parameters = next(iter(lists.items()))
     if "gradients" in lists and plan.laid is not None:
         lists["gradients"] = plan.laid(lists["gradients"], parameters)
-    changed = plan.changed(lists)
-    for name in changed:
-        arrays = lists[name]
+    for name, arrays in lists.items():
         if name == first:
             _check_first(op, name, arrays, writes)
         elif arrays is not None or name == "gradients":
             _check_list(op, name, arrays or (), parameters, name != "gradients")
-    make = (implementation(__name__, function, parameters[0]) for function in ("addresses", "tables"))
-    plan.remember(changed, lists, *make)
+    plan.remember(lists, *(implementation(__name__, function, parameters[0]) for function in ("addresses", "tables")))
     return plan
 
 
@@ -95,7 +92,7 @@ def sgd(parameters, gradients, momentum_buffers, hyper, plan=None, scale=None, f
 
     Math    d = g + weight_decay * p;  b = momentum * b + (1 - dampening) * d, b = d if FIRST
             p -= rate * b, or rate * (d + momentum * b) if NESTEROV; g is negated if MAXIMIZE
-    Shapes  lists of arrays; hyper (7,), see hyper.SGD
+    Shapes  lists of arrays; hyper (7,), see rules.SGD
     Source  Sutskever et al. 2013, in the form of torch.optim.SGD
     """
     lists = {"parameters": parameters, "gradients": gradients, "momentum_buffers": momentum_buffers}
@@ -109,7 +106,7 @@ def adam(parameters, gradients, exp_avg, exp_avg_sq, max_exp_avg_sq, hyper, plan
     Math    g += weight_decay * p, or if DECOUPLED p *= 1 - rate * weight_decay; g is negated if MAXIMIZE
             m = beta1 * m + (1 - beta1) * g;  v = beta2 * v + (1 - beta2) * g**2;  u = v, or max(u, v)
             p -= rate / (1 - beta1**step) * m / (sqrt(u) / sqrt(1 - beta2**step) + eps)
-    Shapes  lists of arrays; hyper (8,), see hyper.Adam
+    Shapes  lists of arrays; hyper (8,), see rules.Adam
     Source  Kingma and Ba 2015, algorithm 1; Loshchilov and Hutter 2019, algorithm 2; Reddi et al. 2018
     """
     lists = {"parameters": parameters, "gradients": gradients, "exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
@@ -126,7 +123,7 @@ def rmsprop(
     Math    g += weight_decay * p;  v = alpha * v + (1 - alpha) * g**2;  a = alpha * a + (1 - alpha) * g
             d = g / (sqrt(v - a**2) + eps), a = 0 if not centred;  b = momentum * b + d;  p -= rate * b
             g is negated first if MAXIMIZE; without momentum p -= rate * d
-    Shapes  lists of arrays; hyper (7,), see hyper.RMSprop
+    Shapes  lists of arrays; hyper (7,), see rules.RMSprop
     Source  Hinton 2012, lecture 6e; Graves 2013, equations 38-45 (centred), in the form of torch.optim.RMSprop
     """
     lists = {"parameters": parameters, "gradients": gradients, "square_avg": square_avg, "grad_avg": grad_avg}
@@ -140,7 +137,7 @@ def adagrad(parameters, gradients, sums, hyper, plan=None, scale=None, found_inf
 
     Math    g += weight_decay * p;  s += g**2;  p -= rate / (1 + (step - 1) * lr_decay) * g / (sqrt(s) + eps)
             g is negated first if MAXIMIZE
-    Shapes  lists of arrays; hyper (6,), see hyper.Adagrad
+    Shapes  lists of arrays; hyper (6,), see rules.Adagrad
     Source  Duchi, Hazan and Singer 2011, figure 1 with diagonal matrices, in the form of torch.optim.Adagrad
     """
     lists = {"parameters": parameters, "gradients": gradients, "sums": sums}

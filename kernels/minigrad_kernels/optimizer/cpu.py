@@ -1,216 +1,242 @@
-"""Update rules on the CPU: one call passes over all parameters.
+"""Update rules, sums of squares and scaling on the CPU: one call passes over all arrays.
 
-`addresses` is (kinds, tensors): row 0 holds the address of each parameter, the next rows those of its gradient and
-its state, in the order in which the rule names them; `sizes` counts their elements. The elements of all tensors are
-cut into chunks of CHUNK, which the threads share. `like` is any array of the element type.
-Coefficients are computed in float64 and rounded once. Rules go through RUN elements at a time, in several loops
-where one would have more arrays than the compiler can prove apart; RUN elements stay in the first cache.
+A row of `addresses` holds where the arrays of one kind lie: the parameters first, then their gradients and states, in
+the order in which the rule names them; `sizes` counts their elements. The elements of all arrays are cut into chunks of
+CHUNK, which the threads share. `like` is any array of the element type.
 """
 
+import ctypes
 import math
+from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import jit, share, shared, stack_array
-from .cpu_norms import clip_factor, scale, squared_norms
-from .cpu_parts import SMALL, addresses, chunks, find, part, tables
-from .hyper import SGD, Adagrad, Adam, RMSprop
+from ..toolchain import array_at, elements, jit, share, shared, stack_array
+from .rules import MAXIMIZE, ROOM, RULES
+from .rules import ten as ten_of
 
 __all__ = ["adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
 
-RUN = 1024  # elements
+CHUNK = 16384  # elements
+RUN = 1024  # elements that an update takes at a time
+SPARE = 3 * RUN  # for states that are not there
+SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
+LANES = 16  # independent sums of squares
+LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
+
+
+# ---- where the arrays of a call lie ----------------------------------------------------------------------------------
+
+
+def addresses(arrays):
+    return tuple([_pointer(id(array) + HEAD).value for array in arrays])
+
+
+# NumPy's interface for C: the pointer to the elements is what follows the head of the object. To read it there takes a
+# quarter of the time that __array_interface__ does.
+HEAD, _pointer = object.__basicsize__, ctypes.c_void_p.from_address
+if addresses([_probe := np.zeros(1)]) != (_probe.ctypes.data,):
+
+    def addresses(arrays):
+        return tuple([array.ctypes.data for array in arrays])
+
+
+class Tables(NamedTuple):
+    addresses: np.ndarray  # (kinds, tensors); of a state that is not there, those of the parameters
+    sizes: np.ndarray  # (tensors,)
+    like: np.ndarray  # of the element type
+    present: int  # bit k: there is a state k
+
+
+def tables(rows, sizes, like):
+    """Tables from rows of addresses, those of the parameters first; a row of a state that is not there is empty."""
+    places = np.array([row or rows[0] for row in rows], np.int64)
+    present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
+    return Tables(places, np.array(sizes, np.int64), LIKE[like.dtype], present)
 
 
 @jit
-def decayed(g, p, sign, decay):
-    """The gradient with its sign, its scale and its weight decay. One of 0 is left out: 0 * inf would be NaN."""
-    return sign * g + decay * p if decay else sign * g
+def chunks(sizes):
+    """How many chunks arrays of these sizes are cut into."""
+    count = 0
+    for t in range(sizes.size):
+        count += (sizes[t] + CHUNK - 1) // CHUNK
+    return count
 
 
 @jit
-def between(a, b, share):
-    """a + share (b - a), from the nearer end as PyTorch does, so that a large difference does not swallow b."""
-    return a + share * (b - a) if abs(share) < 0.5 else b - (type(share)(1) - share) * (b - a)
-
-
-def step(kernel, plan, hyper, scale, found_inf, *present):
-    """One update, unless it is to be skipped."""
-    if found_inf is None or not found_inf[0]:
-        places, sizes, like, _ = plan.tables
-        scale = 1.0 if scale is None else float(scale[0])
-        (kernel.alone if plan.elements < SMALL else kernel)(places, sizes, *present, hyper, scale, like)
+def find(sizes, chunk):
+    """The array that a chunk belongs to, and the first and one past the last element of the chunk in it."""
+    for t in range(sizes.size):
+        count = (sizes[t] + CHUNK - 1) // CHUNK
+        if chunk < count:
+            return t, chunk * CHUNK, min(sizes[t], chunk * CHUNK + CHUNK)
+        chunk -= count
+    return 0, 0, 0
 
 
 @jit
-def sgd_run(p, g, buffer, has_buffer, hyper, scale):
-    t = p.dtype.type
-    sign, decay = t(-scale if hyper[SGD.MAXIMIZE.value] else scale), t(hyper[SGD.WEIGHT_DECAY.value])
-    rate, momentum = t(hyper[SGD.RATE.value]), t(hyper[SGD.MOMENTUM.value])
-    if not has_buffer:
+def part(addresses, kind, t, start, stop, like):
+    """Elements start..stop of array t of this kind."""
+    return array_at(addresses[kind, t] + start * like.itemsize, stop - start, like)
+
+
+# ---- updates ---------------------------------------------------------------------------------------------------------
+
+
+@jit
+def state(addresses, k, present, t, start, stop, spare):
+    """As part, of state k, or where it is not there memory of its own that nobody needs."""
+    return part(addresses, 2 + k, t, start, stop, spare) if present >> k & 1 else spare[k * RUN :]
+
+
+ten = jit(ten_of)
+
+
+def walk(name):
+    """A part for kernels: the update of a chunk by a rule."""
+    formula, coefficients = map(jit, RULES[name])
+
+    @jit
+    def run(p, g, first, second, third, present, c):
         for k in range(p.size):
-            p[k] -= rate * decayed(g[k], p[k], sign, decay)
-        return
-    # On the first step the buffer holds anything, NaN perhaps, so a factor 0 would not do.
-    first, fresh = hyper[SGD.FIRST.value] != 0, t(1 - hyper[SGD.DAMPENING.value])
-    nesterov = hyper[SGD.NESTEROV.value] != 0
-    for k in range(p.size):
-        d = decayed(g[k], p[k], sign, decay)
-        b = d if first else momentum * buffer[k] + fresh * d
-        buffer[k] = b
-        p[k] -= rate * (d + momentum * b if nesterov else b)
+            p[k], first[k], second[k], third[k] = formula(p[k], g[k], first[k], second[k], third[k], present, c)
+
+    @jit
+    def update(chunk, addresses, sizes, present, hyper, scale, like):
+        t, first, last = find(sizes, chunk)
+        numbers, spare = stack_array(ROOM, like), stack_array(SPARE, like)
+        c = coefficients(hyper, -scale if hyper[MAXIMIZE] else scale)
+        for k in range(ROOM):
+            numbers[k] = c[k]
+        for start in range(first, last, RUN):
+            stop = min(last, start + RUN)
+            run(
+                part(addresses, 0, t, start, stop, like),
+                part(addresses, 1, t, start, stop, like),
+                state(addresses, 0, present, t, start, stop, spare),
+                state(addresses, 1, present, t, start, stop, spare),
+                state(addresses, 2, present, t, start, stop, spare),
+                present,
+                ten(numbers),
+            )
+
+    return update
+
+
+sgd_chunk, adam_chunk, rmsprop_chunk, adagrad_chunk = map(walk, ("sgd", "adam", "rmsprop", "adagrad"))
 
 
 @shared
-def sgd_chunks(team, addresses, sizes, has_buffer, hyper, scale, like):
+def sgd_chunks(team, addresses, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        t, start, stop = find(sizes, chunk)
-        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
-        sgd_run(p, g, part(addresses, 2 if has_buffer else 0, t, start, stop, like), has_buffer, hyper, scale)
-
-
-def sgd(plan, hyper, scale, found_inf):
-    step(sgd_chunks, plan, hyper, scale, found_inf, plan.tables.present[0])
-
-
-@jit
-def adam_moments(p, g, m, v, sign, decay, fresh1, beta2, fresh2):
-    for k in range(p.size):
-        d = decayed(g[k], p[k], sign, decay)
-        m[k] = between(m[k], d, fresh1)
-        v[k] = beta2 * v[k] + fresh2 * d * d
-
-
-@jit
-def adam_step(p, m, v, keep, rate, correction, eps):
-    for k in range(p.size):
-        p[k] = keep * p[k] - rate * (m[k] / (np.sqrt(v[k]) * correction + eps))
-
-
-@jit
-def raise_to(greatest, v):
-    for k in range(v.size):
-        old, new = greatest[k], v[k]
-        greatest[k] = new if new > old or new != new else old  # written so that NaN enters, and stays
-
-
-@jit
-def adam_run(p, g, m, v, greatest, has_greatest, hyper, scale):
-    t, step = p.dtype.type, hyper[Adam.STEP.value]
-    beta2, fresh1, fresh2 = t(hyper[Adam.BETA2.value]), t(1 - hyper[Adam.BETA1.value]), t(1 - hyper[Adam.BETA2.value])
-    sign, decay = t(-scale if hyper[Adam.MAXIMIZE.value] else scale), hyper[Adam.WEIGHT_DECAY.value]
-    keep = t(1 - hyper[Adam.RATE.value] * decay if hyper[Adam.DECOUPLED.value] else 1)
-    decay = t(0 if hyper[Adam.DECOUPLED.value] else decay)
-    rate = t(hyper[Adam.RATE.value] / (1 - hyper[Adam.BETA1.value] ** step))
-    correction, eps = t(1 / math.sqrt(1 - hyper[Adam.BETA2.value] ** step)), t(hyper[Adam.EPS.value])
-    for start in range(0, p.size, RUN):
-        run = slice(start, min(p.size, start + RUN))
-        adam_moments(p[run], g[run], m[run], v[run], sign, decay, fresh1, beta2, fresh2)
-        if has_greatest:
-            raise_to(greatest[run], v[run])
-        adam_step(p[run], m[run], greatest[run], keep, rate, correction, eps)
+        sgd_chunk(chunk, addresses, sizes, present, hyper, scale, like)
 
 
 @shared
-def adam_chunks(team, addresses, sizes, has_greatest, hyper, scale, like):
+def adam_chunks(team, addresses, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        t, start, stop = find(sizes, chunk)
-        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
-        m, v = part(addresses, 2, t, start, stop, like), part(addresses, 3, t, start, stop, like)
-        greatest = part(addresses, 4 if has_greatest else 3, t, start, stop, like)
-        adam_run(p, g, m, v, greatest, has_greatest, hyper, scale)
-
-
-def adam(plan, hyper, scale, found_inf):
-    step(adam_chunks, plan, hyper, scale, found_inf, plan.tables.present[2])
-
-
-@jit
-def rms_square(d, p, g, square, sign, decay, alpha, fresh):
-    for k in range(p.size):
-        d[k] = decayed(g[k], p[k], sign, decay)
-        square[k] = alpha * square[k] + fresh * d[k] * d[k]
-
-
-@jit
-def rms_scale(d, square, eps):
-    for k in range(d.size):
-        d[k] /= np.sqrt(square[k]) + eps
-
-
-@jit
-def rms_centre(d, square, mean, fresh, eps):
-    for k in range(d.size):
-        mean[k] = between(mean[k], d[k], fresh)
-        d[k] /= np.sqrt(square[k] - mean[k] * mean[k]) + eps
-
-
-@jit
-def rms_momentum(d, buffer, momentum):
-    for k in range(d.size):
-        buffer[k] = momentum * buffer[k] + d[k]
-        d[k] = buffer[k]
-
-
-@jit
-def rms_step(p, d, rate):
-    for k in range(p.size):
-        p[k] -= rate * d[k]
-
-
-@jit
-def rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper, scale):
-    t = p.dtype.type
-    sign, decay = t(-scale if hyper[RMSprop.MAXIMIZE.value] else scale), t(hyper[RMSprop.WEIGHT_DECAY.value])
-    alpha, fresh = t(hyper[RMSprop.ALPHA.value]), t(1 - hyper[RMSprop.ALPHA.value])
-    rate, eps, momentum = t(hyper[RMSprop.RATE.value]), t(hyper[RMSprop.EPS.value]), t(hyper[RMSprop.MOMENTUM.value])
-    direction = stack_array(RUN, p)
-    for start in range(0, p.size, RUN):
-        run = slice(start, min(p.size, start + RUN))
-        d = direction[: run.stop - start]
-        rms_square(d, p[run], g[run], square[run], sign, decay, alpha, fresh)
-        if has_mean:
-            rms_centre(d, square[run], mean[run], fresh, eps)
-        else:
-            rms_scale(d, square[run], eps)
-        if has_buffer:
-            rms_momentum(d, buffer[run], momentum)
-        rms_step(p[run], d, rate)
+        adam_chunk(chunk, addresses, sizes, present, hyper, scale, like)
 
 
 @shared
-def rmsprop_chunks(team, addresses, sizes, has_mean, has_buffer, hyper, scale, like):
+def rmsprop_chunks(team, addresses, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        t, start, stop = find(sizes, chunk)
-        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
-        square = part(addresses, 2, t, start, stop, like)
-        mean = part(addresses, 3 if has_mean else 2, t, start, stop, like)
-        buffer = part(addresses, 3 + has_mean if has_buffer else 2, t, start, stop, like)
-        rmsprop_run(p, g, square, mean, has_mean, buffer, has_buffer, hyper, scale)
-
-
-def rmsprop(plan, hyper, scale, found_inf):
-    step(rmsprop_chunks, plan, hyper, scale, found_inf, *plan.tables.present[1:])
-
-
-@jit
-def adagrad_run(p, g, total, hyper, scale):
-    t = p.dtype.type
-    sign, decay = t(-scale if hyper[Adagrad.MAXIMIZE.value] else scale), t(hyper[Adagrad.WEIGHT_DECAY.value])
-    age, eps = hyper[Adagrad.STEP.value] - 1, t(hyper[Adagrad.EPS.value])
-    rate = t(hyper[Adagrad.RATE.value] / (1 + age * hyper[Adagrad.LR_DECAY.value]))
-    for k in range(p.size):
-        d = decayed(g[k], p[k], sign, decay)
-        total[k] += d * d
-        p[k] -= rate * (d / (np.sqrt(total[k]) + eps))
+        rmsprop_chunk(chunk, addresses, sizes, present, hyper, scale, like)
 
 
 @shared
-def adagrad_chunks(team, addresses, sizes, hyper, scale, like):
+def adagrad_chunks(team, addresses, sizes, present, hyper, scale, like):
+    for chunk in share(chunks(sizes), team):
+        adagrad_chunk(chunk, addresses, sizes, present, hyper, scale, like)
+
+
+def _start(kernel, plan, *arguments):
+    (kernel.alone if plan.elements < SMALL else kernel)(*arguments)
+
+
+def _updater(kernel):
+    def update(plan, hyper, scale, found_inf):
+        """One update, unless it is to be skipped."""
+        if found_inf is None or not found_inf[0]:
+            places, sizes, like, present = plan.tables
+            scale = 1.0 if scale is None else float(scale[0])
+            _start(kernel, plan, places, sizes, present, hyper, scale, like)
+
+    return update
+
+
+sgd, adam, rmsprop, adagrad = map(_updater, (sgd_chunks, adam_chunks, rmsprop_chunks, adagrad_chunks))
+
+
+# ---- norms and scaling -----------------------------------------------------------------------------------------------
+
+
+@jit
+def sum_squares(a, partial, chunk):
+    """Into an element of `partial`, the sum of the squares of a, in float64."""
+    sums, total = stack_array(LANES, partial), 0.0
+    for lane in range(LANES):
+        sums[lane] = 0.0
+    whole = a.size // LANES * LANES
+    for start in range(0, whole, LANES):
+        for lane in range(LANES):
+            v = np.float64(a[start + lane])
+            sums[lane] += v * v
+    for k in range(whole, a.size):
+        v = np.float64(a[k])
+        sums[k - whole] += v * v
+    for lane in range(LANES):
+        total += sums[lane]
+    partial[chunk] = total
+
+
+@shared
+def square_chunks(team, addresses, sizes, partial, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
-        p, g = part(addresses, 0, t, start, stop, like), part(addresses, 1, t, start, stop, like)
-        adagrad_run(p, g, part(addresses, 2, t, start, stop, like), hyper, scale)
+        sum_squares(part(addresses, 0, t, start, stop, like), partial, chunk)
 
 
-def adagrad(plan, hyper, scale, found_inf):
-    step(adagrad_chunks, plan, hyper, scale, found_inf)
+@jit
+def add_chunks(sizes, partial, out):
+    chunk = 0
+    for t in range(sizes.size):
+        out[t] = 0.0
+        for _ in range((sizes[t] + CHUNK - 1) // CHUNK):
+            out[t] += partial[chunk]
+            chunk += 1
+
+
+def squared_norms(plan, out, workspace):
+    places, sizes, like, _ = plan.tables
+    partial = elements(workspace, np.dtype(np.float64), chunks(sizes))
+    square_chunks(places, sizes, partial, like)
+    add_chunks(sizes, partial, out)
+
+
+def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
+    unscaled = 1.0 if inverse is None else float(inverse[0])
+    total = math.sqrt(math.fsum(squares.tolist())) * unscaled
+    share = max_norm / (total + 1e-6)
+    norm[...], factor[0] = total, unscaled if share >= 1 else share * unscaled
+    if found_inf is not None and not total < math.inf:
+        found_inf[0] = 1
+
+
+@jit
+def scale_run(a, factor):
+    for k in range(a.size):
+        a[k] *= factor
+
+
+@shared
+def scale_chunks(team, addresses, sizes, factor, like):
+    for chunk in share(chunks(sizes), team):
+        t, start, stop = find(sizes, chunk)
+        scale_run(part(addresses, 0, t, start, stop, like), like.dtype.type(factor))
+
+
+def scale(plan, factor):
+    places, sizes, like, _ = plan.tables
+    _start(scale_chunks, plan, places, sizes, float(factor if isinstance(factor, float) else factor[0]), like)

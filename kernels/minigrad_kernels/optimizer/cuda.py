@@ -1,51 +1,37 @@
-"""Update rules on CUDA: one launch passes over all parameters.
+"""Update rules on CUDA: one launch passes over all parameters (kernels: cuda_kernels.py).
 
-The elements of all tensors are cut into chunks of CHUNK, each the work of one block; tables on the device say where
-the tensors lie and which chunk is which. The numbers that change from step to step lie on the device too, float64 in
-the order of hyper.py. A kernel of one thread makes coefficients of them there and counts the step, so a step of
-training is two launches and sends nothing, and repeating the two launches is the next step.
+The elements of all arrays are cut into chunks of CHUNK, each the work of one block; tables on the device say where the
+arrays lie and which chunk is which. The numbers that change from step to step lie on the device too, float64 in the
+order of rules.py. A kernel of one thread makes coefficients of them there and counts the step, so a step of training is
+two launches and sends nothing, and repeating the two launches is the next step.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import address, on_host, upload, write
-from .cuda_norms import CLIP, SCALE, SQUARES, sums
-from .cuda_parts import CHUNK, THREADS
-from .cuda_rules import RULES
-from .cuda_update import COEFFICIENTS, KINDS, coefficients, update
+from . import cuda_kernels
+from .cuda_kernels import CHUNK, THREADS
+from .rules import ROOM, RULES
 
-__all__ = [
-    "Settings", "Tables", "adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms",
-    "tables",
-]  # fmt: skip
+__all__ = ["adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
 
-LIMIT = 1 << 31  # elements of a tensor: places are 32-bit inside kernels
+KINDS = 5  # of arrays: parameters, gradients, three states
+LIMIT = 1 << 31  # elements of an array
 ALIGNMENT = 8  # bytes, of partial sums
 
 
 class Tables(NamedTuple):
     """Where the arrays of a call lie, on their device."""
 
-    addresses: Any  # (KINDS, tensors) of uint64
-    chunks: Any  # (chunks, 3) of int32, see cuda_parts.py
-    starts: Any  # (tensors + 1,) of int32: the first chunk of each tensor
-    blocks: int  # of a launch: chunks
-    tensors: int
+    addresses: Any  # (KINDS, tensors) of uint64; of a state that is not there, those of the parameters
+    chunks: Any  # (chunks, 3) of int32, see cuda_kernels.py
+    starts: Any  # (tensors + 1,) of int32: the first chunk of each array
     present: int  # bit k: there is a state k
-    dtype: Any  # of the elements
-
-
-def _chunks(sizes):
-    """The table of chunks and, behind it, the first chunk of each tensor."""
-    counts = -(-sizes // CHUNK)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    tensor = np.repeat(np.arange(sizes.size), counts)
-    start = (np.arange(tensor.size) - np.repeat(starts[:-1], counts)) * CHUNK
-    rows = np.stack([tensor, start, np.minimum(sizes[tensor] - start, CHUNK)], axis=1)
-    return np.concatenate([rows.ravel(), starts]).astype(np.int32)
+    bytes: int  # of an element
 
 
 def addresses(arrays):
@@ -57,11 +43,15 @@ def tables(rows, sizes, like):
     if max(sizes) >= LIMIT:
         raise ShapeError(f"optimizer: an array has {max(sizes)} elements, wants less than {LIMIT}")
     full = [row or rows[0] for row in rows] + [rows[0]] * (KINDS - len(rows))
-    chunks = upload(_chunks(np.array(sizes, np.int64)), like)
-    count = (chunks.size - len(sizes) - 1) // 3
     present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
-    addresses = upload(np.array(full, np.uint64), like)
-    return Tables(addresses, chunks, chunks[3 * count :], count, len(sizes), present, like.dtype)
+    counts = -(-np.array(sizes, np.int64) // CHUNK)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    tensor = np.repeat(np.arange(len(sizes)), counts)
+    first = (np.arange(tensor.size) - starts[tensor]) * CHUNK
+    chunks = np.stack([tensor, first, np.minimum(np.array(sizes)[tensor] - first, CHUNK)], axis=1)
+    both = upload(np.concatenate([chunks.ravel(), starts]).astype(np.int32), like)
+    places = upload(np.array(full, np.uint64), like)
+    return Tables(places, both[: chunks.size].reshape(-1, 3), both[chunks.size :], present, like.dtype.itemsize)
 
 
 class Settings:
@@ -74,11 +64,14 @@ class Settings:
 
     def __init__(self, op, like):
         self.op, self.like = op, like
-        self.hyper = None  # float64, in the order of hyper.py
+        self.hyper = None  # float64, in the order of rules.py
         self.held = None  # what `hyper` holds by now where no step was skipped or repeated, None if it is not known
-        self.single = upload(np.zeros(COEFFICIENTS, np.float32), like)
-        numbers = upload(np.array([0.0] * COEFFICIENTS + [1.0, 0.0]), like)
-        self.double, self.one, self.zero = numbers[:-2], numbers[-2:-1], numbers[-1:]
+        single, self.double = upload(np.zeros(ROOM + 1, np.float32), like), upload(np.zeros(ROOM + 1), like)
+        self.numbers = {4: single, 8: self.double}  # the coefficients and whether to skip, by the bytes of an element
+        self.one, self.zero = upload(np.array([1.0]), like), upload(np.array([0.0]), like)
+
+    def serves(self, op, like):
+        return self.op == op and self.like.device == like.device
 
     def send(self, hyper):
         """Have the device hold these numbers for the next step, which costs nothing where it does already."""
@@ -115,59 +108,44 @@ class Settings:
         self.held = hyper.copy()
 
 
+def _start(kernel, found, *arguments):
+    """Start a kernel with a block for each chunk, if there are any."""
+    if len(found.chunks):
+        kernel[found.bytes]((len(found.chunks),), (THREADS,), (found.addresses, found.chunks, *arguments))
+
+
 def _update(op, plan, hyper, scale, found_inf):
-    found, settings = plan.tables, plan.settings
-    if not found.blocks:
+    found, settings, rule = plan.tables, plan.settings, list(RULES).index(op)
+    if not len(found.chunks):
         return
-    if settings is None or settings.op != op:
+    if settings is None or not settings.serves(op, found.addresses):
         settings = plan.settings = Settings(op, found.addresses)
-    rule, always, possible = RULES[op]
     settings.send(hyper)
     settings.held = None  # unless both kernels start
     scale, found_inf = settings.one if scale is None else scale, settings.zero if found_inf is None else found_inf
-    coefficients((1,), (1,), (settings.hyper, scale, found_inf, settings.single, settings.double, rule))
-    numbers = settings.single if found.dtype == np.float32 else settings.double
-    arguments = found.addresses, found.chunks, numbers, found.tensors, (found.present | always) & possible, rule
-    update[found.dtype.itemsize]((found.blocks,), (THREADS,), arguments)
+    given = settings.hyper, scale, found_inf, settings.numbers[4], settings.numbers[8], rule
+    cuda_kernels.coefficients((1,), (1,), given)
+    _start(cuda_kernels.update, found, settings.numbers[found.bytes], found.present, rule)
     settings.advance(hyper)
 
 
-def sgd(plan, hyper, scale, found_inf):
-    _update("sgd", plan, hyper, scale, found_inf)
-
-
-def adam(plan, hyper, scale, found_inf):
-    _update("adam", plan, hyper, scale, found_inf)
-
-
-def rmsprop(plan, hyper, scale, found_inf):
-    _update("rmsprop", plan, hyper, scale, found_inf)
-
-
-def adagrad(plan, hyper, scale, found_inf):
-    _update("adagrad", plan, hyper, scale, found_inf)
+sgd, adam, rmsprop, adagrad = (partial(_update, op) for op in RULES)
 
 
 def squared_norms(plan, out, workspace):
     found = plan.tables
-    if not found.blocks:
-        out.fill(0)
-        return
     start = -address(workspace) % ALIGNMENT
-    partial = workspace[start : start + found.blocks * 8].view(np.float64)
-    SQUARES[found.dtype]((found.blocks,), (THREADS,), (found.addresses, found.chunks, partial, 0))
-    sums((found.tensors,), (THREADS,), (partial, found.starts, out))
+    sums = workspace[start : start + len(found.chunks) * 8].view(np.float64)
+    _start(cuda_kernels.squares, found, sums, 0)
+    cuda_kernels.sums((out.size,), (THREADS,), (sums, found.starts, out))
 
 
 def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
-    given = (inverse is not None) + 2 * (found_inf is not None)
-    numbers = squares, norm, factor, inverse if given & 1 else 0, found_inf if given & 2 else 0
-    CLIP[norm.dtype]((1,), (THREADS,), (*numbers, max_norm, squares.size, given))
+    given = squares, norm.reshape(1), factor, inverse, found_inf, max_norm
+    cuda_kernels.clip[norm.itemsize]((1,), (THREADS,), given)
 
 
 def scale(plan, factor):
-    found = plan.tables
     if isinstance(factor, float):
-        factor = upload(np.array([factor]), found.addresses)
-    if found.blocks:
-        SCALE[found.dtype]((found.blocks,), (THREADS,), (found.addresses, found.chunks, 0, factor))
+        factor = upload(np.array([factor]), plan.tables.addresses)
+    _start(cuda_kernels.scale, plan.tables, 0, factor)

@@ -5,7 +5,7 @@ A weight decay of 0 is left out, not multiplied: 0 * inf would be NaN.
 
 import numpy
 
-from .hyper import SGD, Adagrad, Adam, RMSprop
+from .rules import SGD, Adagrad, Adam, RMSprop
 
 __all__ = ["adagrad", "adam", "clip_factor", "rmsprop", "scale", "sgd", "squared_norm"]
 

@@ -1,49 +1,47 @@
 """Pooling on the CPU: every thread owns rows of the result, and vectors hold neighbouring channels.
 
 Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in toolchain/lanes.py.
+
+The gradient of maximum pooling places what each window passes back on the element that it chose. There a thread owns
+bands: the rows of dx that the windows of one row cover, and those up to the next, or the whole image where windows
+overlap. So dx is written in one pass. Bands are gathered into parts by the shape alone, and a part has its own sums for
+the gradient of a bias, in float64; the parts are then added in order.
 """
+
+from functools import lru_cache
 
 import numpy as np
 
-from ..toolchain import jit, share, shared
-from ..toolchain.lanes import LANES, add_quotient, max_windows, mean_window
-from ..toolchain.pooling import run_from, taps_inside
-from .cpu_place import FEW, max_input_grad, max_relu_input_grad
+from ..toolchain import clear, elements, flat, jit, share, shared
+from ..toolchain.lanes import LANES, add_quotient, add_windows, mean_window, place_windows
+from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
+from .geometry import PARTS
 
 __all__ = [
-    "average_forward",
-    "average_input_grad",
-    "max_forward",
-    "max_input_grad",
-    "max_relu_input_grad",
-    "max_select",
-]
+    "average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_relu_input_grad", "max_select",
+]  # fmt: skip
+
+NOTHING = np.zeros((1, 0))
 
 
-@jit
-def max_row(x, row, kernel_size, stride, padding, dilation, out, positions):
-    n, i = row // out.shape[1], row % out.shape[1]
-    height, width, channels = x.shape[1:]
-    top = i * stride[0] - padding[0]
-    p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
-    steps = dilation[0] * width * channels, dilation[1] * channels
-    j, at = 0, row * out.shape[2] * channels
-    while j < out.shape[2]:
-        left = j * stride[1] - padding[1]
-        q0, q1 = taps_inside(left, width, kernel_size[1], dilation[1])
-        corner, taps = ((n * height + top) * width + left) * channels, (p0, p1, q0, q1)
-        count = run_from(j, out.shape[2], width, kernel_size[1], stride[1], padding[1], dilation[1], channels)
-        run = count, stride[1] * channels, channels
-        for c in range(0, channels, LANES):
-            max_windows(x, corner + c, taps, steps, kernel_size[1], out, positions, at + c, run, channels - c)
-        j += count
-        at += count * channels
+# ---- greatest elements -----------------------------------------------------------------------------------------------
 
 
 @shared
-def max_forward(team, x, kernel_size, stride, padding, dilation, out, positions):
+def max_rows(team, x, windows, out, positions):
+    image, line = x.shape[1] * x.shape[2] * x.shape[3], out.shape[2] * out.shape[3]
     for row in share(out.shape[0] * out.shape[1], team):
-        max_row(x, row, kernel_size, stride, padding, dilation, out, positions)
+        max_row(x, row // out.shape[1] * image, row % out.shape[1], row * line, windows, out, positions)
+
+
+@lru_cache(maxsize=1024)
+def _table(*sizes):
+    return Windows(*sizes).table()
+
+
+def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
+    sizes = x.shape[1:3], out.shape[1:3], x.shape[3]
+    max_rows(x, _table(kernel_size, stride, padding, dilation, *sizes), out, positions)
 
 
 @jit
@@ -64,24 +62,102 @@ def max_select(team, x, positions, kernel_size, stride, padding, dilation, out):
 
 
 @jit
-def clear_row(x, row):
-    n, h, zero = row // x.shape[1], row % x.shape[1], x.dtype.type(0)
-    for w in range(x.shape[2]):
-        for c in range(x.shape[3]):
-            x[n, h, w, c] = zero
+def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums):
+    """Into dx, what the windows of a row pass back: added where windows overlap."""
+    height, width, channels = dx.shape[1:]
+    steps, taps, wanted = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1], sums.size > 0
+    n, top, j = row // g.shape[1], row % g.shape[1] * stride[0] - padding[0], 0
+    p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
+    while j < g.shape[2]:
+        left = j * stride[1] - padding[1]
+        q0, q1 = taps_inside(left, width, taps, dilation[1])
+        inside = p0, p1, q0, q1
+        corner, at = ((n * height + top) * width + left) * channels, (row * g.shape[2] + j) * channels
+        count = run_from(j, g.shape[2], width, taps, stride[1], padding[1], dilation[1], channels)
+        run = count, stride[1] * channels, channels
+        for c in range(0, channels, LANES):
+            here, there, rest = at + c, corner + c, channels - c
+            if overlap:
+                add_windows(
+                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
+                )  # fmt: skip
+            else:
+                place_windows(
+                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
+                )  # fmt: skip
+        j += count
+
+
+@jit
+def clear_band(n, top, bottom, dx):
+    clear(flat(dx[n, max(top, 0) : min(bottom, dx.shape[1])]))
+
+
+@shared
+def place(team, g, out, rectified, positions, kernel_size, stride, padding, dilation, dx, overlap, bands, parts, sums):
+    """Rows are taken backwards where windows overlap, so that an element sums over its taps in their order."""
+    lines, height = g.shape[1], dx.shape[1]
+    rows = lines if overlap else 1  # of a band
+    whole = stride == kernel_size and height == lines * stride[0] and dx.shape[2] == g.shape[2] * stride[1]
+    for part in share(parts, team):
+        own = sums[min(part, sums.shape[0] - 1)]
+        clear(own)
+        start, stop = part * bands // parts * rows, (part + 1) * bands // parts * rows
+        for k in range(stop - start):
+            row = stop - 1 - k if overlap else start + k
+            n, i = row // lines, row % lines
+            last, top = i + 1 == lines, i * stride[0] - padding[0]
+            if overlap and last:
+                clear_band(n, 0, height, dx)
+            elif not (overlap or whole):
+                clear_band(n, top if i else 0, height if last else top + stride[0], dx)
+            place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, own)
+
+
+@lru_cache(maxsize=1024)
+def _bands(images, lines, kernel_size, stride, padding, dilation):
+    """Whether windows overlap, how many bands of dx do not, and in how many parts these are placed."""
+    overlap = any(s < d * (k - 1) + 1 for k, s, d in zip(kernel_size, stride, dilation, strict=True))
+    bands = images * (1 if overlap else lines)
+    return overlap, bands, min(PARTS, bands)
+
+
+@np.errstate(all="ignore")  # infinities and NaN are the user's
+def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
+    (overlap, bands, parts), sums = _bands(*g.shape[:2], *geometry), NOTHING
+    if not parts:
+        dx.fill(0)
+        if dbias is not None:
+            dbias.fill(0)
+        return
+    if dbias is not None:
+        sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
+    place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
+    if dbias is not None:
+        dbias[:] = np.add.reduce(sums)
+
+
+def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
+    _place(g, g, False, positions, (kernel_size, stride, padding, dilation), dx, None, None)
+
+
+def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
+    _place(g, out, True, positions, (kernel_size, stride, padding, dilation), dx, dbias, workspace)
+
+
+# ---- averages --------------------------------------------------------------------------------------------------------
 
 
 @jit
 def average_row(x, row, rows, columns, out):
     n, i = row // out.shape[1], row % out.shape[1]
     height, width, channels = x.shape[1:]
-    steps = width * channels, channels
+    steps, image = (width * channels, channels), n * height * width * channels
     for j in range(out.shape[2]):
-        taps = rows[i, 0], rows[i, 1], columns[j, 0], columns[j, 1]
-        divisor = out.dtype.type(rows[i, 2] * columns[j, 2])
-        image, at = n * height * width * channels, (row * out.shape[2] + j) * channels
+        taps, divisor = (rows[i, 0], rows[i, 1], columns[j, 0], columns[j, 1]), rows[i, 2] * columns[j, 2]
+        at = (row * out.shape[2] + j) * channels
         for c in range(0, channels, LANES):
-            mean_window(x, image + c, taps, steps, divisor, out, at + c, channels - c)
+            mean_window(x, image + c, taps, steps, out.dtype.type(divisor), out, at + c, channels - c)
 
 
 @shared
@@ -91,29 +167,15 @@ def average_forward(team, x, rows, columns, out):
 
 
 @jit
-def spread_few(g, divisor, dx):
-    """Onto each pixel of dx its share of the few channels of g."""
-    for c in range(g.size):
-        share = g[c] / divisor
-        for w in range(dx.shape[0]):
-            dx[w, c] += share
-
-
-@jit
 def spread_row(g, row, rows, columns, dx):
     """Into one row of dx, the shares of all windows that hold it, in a fixed order."""
     n, h = row // dx.shape[1], row % dx.shape[1]
     channels, width = dx.shape[3], dx.shape[2]
-    clear_row(dx, row)
+    clear_band(n, h, h + 1, dx)
     for i in range(g.shape[1]):
-        if h < rows[i, 0] or h >= rows[i, 1]:
-            continue
-        for j in range(g.shape[2]):
+        for j in range(g.shape[2] if rows[i, 0] <= h < rows[i, 1] else 0):
             divisor = dx.dtype.type(rows[i, 2] * columns[j, 2])
             source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
-            if channels < FEW:
-                spread_few(g[n, i, j], divisor, dx[n, h, columns[j, 0] : columns[j, 1]])
-                continue
             for w in range(columns[j, 0], columns[j, 1]):
                 at = (row * width + w) * channels
                 for c in range(0, channels, LANES):

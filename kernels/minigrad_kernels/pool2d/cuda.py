@@ -14,7 +14,7 @@ from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_vector
-from .cuda_division import by
+from .cuda_vector import by
 
 __all__ = [
     "average_forward",

@@ -7,7 +7,7 @@ import numpy as np
 from .cpu import jit
 from .lanes import LANES, max_windows
 
-__all__ = ["NO_WINDOWS", "Windows", "max_images", "run_from", "taps_inside"]
+__all__ = ["NO_WINDOWS", "Windows", "max_images", "max_row", "run_from", "taps_inside"]
 
 
 class Windows(NamedTuple):
@@ -51,20 +51,21 @@ def run_from(j, count, size, taps, stride, padding, dilation, channels):
 
 
 @jit
-def _max_row(x, image, i, at, windows, out, positions):
+def max_row(x, image, i, at, windows, out, positions):
     """The windows of row i of the image that lies in x from `image` on; results from `at` on."""
-    height, width, channels = windows[8], windows[9], windows[12]
+    height, width, made, channels = windows[8], windows[9], windows[11], windows[12]
+    kernel, stride, padding, dilation = windows[1], windows[3], windows[5], windows[7]  # along the row
     top = i * windows[2] - windows[4]
     p0, p1 = taps_inside(top, height, windows[0], windows[6])
-    steps, j = (windows[6] * width * channels, windows[7] * channels), 0
-    while j < windows[11]:
-        left = j * windows[3] - windows[5]
-        q0, q1 = taps_inside(left, width, windows[1], windows[7])
+    steps, j = (windows[6] * width * channels, dilation * channels), 0
+    while j < made:
+        left = j * stride - padding
+        q0, q1 = taps_inside(left, width, kernel, dilation)
         corner, taps = image + (top * width + left) * channels, (p0, p1, q0, q1)
-        count = run_from(j, windows[11], width, windows[1], windows[3], windows[5], windows[7], channels)
-        run = count, windows[3] * channels, channels
+        count = run_from(j, made, width, kernel, stride, padding, dilation, channels)
+        run = count, stride * channels, channels
         for c in range(0, channels, LANES):
-            max_windows(x, corner + c, taps, steps, windows[1], out, positions, at + c, run, channels - c)
+            max_windows(x, corner + c, taps, steps, kernel, out, positions, at + c, run, channels - c)
         j += count
         at += count * channels
 
@@ -76,4 +77,4 @@ def max_images(x, start, first, end, windows, out, positions):
     for image in range(first, end):
         for i in range(windows[10]):
             at = (image * windows[10] + i) * row
-            _max_row(x, start + (image - first) * size, i, at, windows, out, positions)
+            max_row(x, start + (image - first) * size, i, at, windows, out, positions)

@@ -10,10 +10,12 @@ interpreted from PTX of an archive; only compiling says what is missing.
 Source  NVIDIA, "Parallel Thread Execution ISA", version 9.0; "CUDA C++ Programming Guide", version 13.0
 """
 
+import ctypes
 import os
 from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 SIMULATOR = os.environ.get("NUMBA_ENABLE_CUDASIM") == "1"  # Numba's: it runs kernels in Python, compiles nothing
@@ -200,6 +202,9 @@ def unroll(typing_context, count):
 
 if SIMULATOR:
     unroll = lambda count: None  # loops run as they are written
+    offset = lambda pointer, n: pointer[n:]
+    whole = lambda address: (ctypes.c_char * (1 << 40)).from_address(int(address))  # more memory than there is
+    pointer_at = lambda address, like: np.frombuffer(whole(address), like.dtype)  # type: ignore[call-overload]
 
 
 # ---- instructions by their name in PTX ---------------------------------------------------------------------------
