@@ -1,0 +1,562 @@
+"""How a convolution on the CPU becomes products of matrices: the planner.
+
+A plan is a list of jobs for toolchain/product.py. A job is a product
+
+    C[row, column] (+)= sum over taps t and steps k of A[row + t + k*a_step] * B[t + k*b_step, column]
+
+whose columns lie side by side in memory, in the lanes of vectors. The planner chooses what these columns mean:
+
+              forward                         input_grad                    weight_grad
+"channels"    rows  pixels of out             rows  pixels of dx            rows  (p, q, c)
+              columns  o                      columns  c                    columns  o
+              sum over (p, q, c)              sum over the taps met and o   sum over pixels
+"pixels"      rows  groups of pixels j
+              columns  (j, o)
+"taps"                                        rows  rows of dx              rows  (j, o)
+                                              columns  (q, c)               columns  (p, v, c)
+                                              sum over (p, o)               sum over groups of pixels j
+
+"channels" serves every convolution. Where there are few channels, most lanes would idle, and the others fill them:
+
+pixels    The channels of neighbouring pixels of a row of out lie side by side. Such a group reads one window of x, and
+          the filter is spread over it: a copy for each pixel, with zeros where the pixel reads nothing. A product with
+          such a zero is zero only if what is read is finite, so this way is for finite sources.
+taps      In input_grad a pixel of g is scattered over all that a row of the filter meets: as many pixels of dx as the
+          filter is wide, which lie side by side. There is one product for each pixel of a row of g, added to those
+          before it; what leaves the image is left out. In weight_grad x is copied into windows, one for each group of
+          neighbouring pixels: there all that the filters of a group meet, (p, v, c), is one run of memory.
+
+Pixels are read in place. Those of forward and input_grad are sorted into classes by the taps that hit the image, so
+padding is neither read nor multiplied; weight_grad, whose rows read different pixels, copies x with a border of zeros.
+Which way is taken, and how a sum is split, depends on shapes alone, never on the number of threads.
+"""
+
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ..toolchain.jobs import ACCUMULATE_STEPS, LOW_ROWS, NARROW, TILE_STEPS, WAIT
+from ..toolchain.product import (
+    CHANNELS,
+    GATHER,
+    NOTHING,
+    ROWS,
+    VECTOR_BYTES,
+    Border,
+    Job,
+    Plan,
+    cut,
+    in_pieces,
+    make_plan,
+    pieces,
+)
+
+__all__ = ["Sums", "Way", "partial_count", "tile_cost", "ways"]
+
+BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
+FAR = {"pixels": 1024, "filters": 512}  # bytes between rows of B from which on they are packed; see `_packed`
+LEAST_TILES = {"pixels": 2, "filters": 4}  # of rows, from which on packing pays
+FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
+DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
+SCATTERED_ROWS = 4 * ROWS  # whose part of dx should stay in the first cache
+MOST_PRODUCTS = 8192  # of a scattered plan: making one of more takes too long
+SPREAD = 64  # multiplications for each element of the spread filter, from which on spreading pays
+LEAST_STEPS, LARGE_STEPS = 96, 512  # of a sum before its tile is stored; the latter where dw is large
+LARGE_FILTER = 1 << 16  # elements of dw from which it stays in no cache, and partial sums cost too much memory
+WORTH = 0.9  # of the cost of "channels", what another meaning of columns must not exceed
+
+
+class Sums(NamedTuple):
+    """How a partial sum of weight_grad lies: dw[p, q, c, o] is the sum over j below `pixels` of the elements at
+
+    steps[0] * p + steps[1] * q + steps[2] * c + steps[3] * o + steps[4] * j
+    """
+
+    size: int
+    pixels: int
+    steps: tuple
+
+
+class Way(NamedTuple):
+    """A plan, and how its B or C differs from the arrays of the call."""
+
+    columns: str  # what they mean
+    plan: Plan
+    pixels: int = 1  # of "pixels": how many share the columns
+    picks: np.ndarray | None = None  # of "pixels": the place in w of each element of the spread filter, or -1
+    row: int = 0  # of "taps" in input_grad: elements from a row of the filter, [p][o][q][c], to the next
+    sums: Sums | None = None  # of "taps" in weight_grad
+
+
+def ways(direction, geometry):
+    """The ways that a call may go, the best one first; the last one serves any source."""
+    if direction == "forward":
+        pixels = _pixels(geometry)
+        plain = Way("channels", _gathered(geometry, _forward_product(geometry)))
+        return [_spread(geometry, pixels), plain] if pixels > 1 else [plain]
+    if direction == "input_grad":
+        scatters = _scatters(geometry)
+        return [_scattered(geometry) if scatters else Way("channels", _gathered(geometry, _input_product(geometry)))]
+    pixels = _windows(geometry)
+    return [_summed_windows(geometry, pixels) if pixels else Way("channels", _summed(geometry))]
+
+
+# ---- costs -----------------------------------------------------------------------------------------------------------
+
+
+def tile_cost(rows, columns, itemsize):
+    """What a step of the sum of a product costs, in steps of a tile of ROWS rows and two vectors."""
+    lanes = VECTOR_BYTES // itemsize
+    (tiles, rest), (wide, last) = divmod(rows, ROWS), divmod(columns, 2 * lanes)
+    low = -(-rest // LOW_ROWS) * max(LOW_ROWS, WAIT) / ROWS if rest <= 2 * LOW_ROWS else 1
+    narrow = NARROW * (tiles + (rest > 0)) if 0 < last <= lanes else 0
+    return (wide + (last > lanes)) * (tiles + low) + narrow
+
+
+def _plain(geometry):
+    """Whether columns may mean something else than channels."""
+    return geometry.groups == 1 and geometry.dilation[1] == 1 and geometry.work > 0
+
+
+def _pixels(geometry):
+    """How many neighbouring pixels of out share the columns of forward."""
+    made, width, lanes = geometry.w_shape[0], geometry.out_size[1], VECTOR_BYTES // geometry.itemsize
+    if not _plain(geometry):
+        return 1
+
+    def cost(pixels):
+        return -(-pixels * made // lanes) * _window(geometry, pixels) * -(-width // pixels)
+
+    best = min(range(1, max(1, min(width, 2 * lanes // made)) + 1), key=cost)
+    spread = prod(geometry.w_shape[1:3]) * _window(geometry, best) * best * made
+    return best if cost(best) < WORTH * cost(1) and geometry.work >= SPREAD * spread else 1
+
+
+def _window(geometry, pixels):
+    """Pixels of x in a row that the taps of so many neighbouring pixels of out meet."""
+    return geometry.w_shape[3] + (pixels - 1) * geometry.stride[1]
+
+
+def _scatters(geometry):
+    """Whether input_grad takes "taps"."""
+    (images, depth, height, width), (made, _, *kernel) = geometry.x_shape, geometry.w_shape
+    length, down = geometry.out_size[1], made * kernel[0] / geometry.stride[0]
+    if not _plain(geometry) or images * height * length > MOST_PRODUCTS * SCATTERED_ROWS:
+        return False
+    gathered = tile_cost(images * height * width, depth, geometry.itemsize)
+    gathered *= down * kernel[1] / geometry.stride[1] + TILE_STEPS
+    scattered = length * tile_cost(images * height, kernel[1] * depth, geometry.itemsize)
+    return scattered * (down + TILE_STEPS + ACCUMULATE_STEPS) < WORTH * gathered
+
+
+def _windows(geometry):
+    """How many neighbouring pixels share a window in weight_grad, which then takes "taps"; 0 for "channels"."""
+    made, depth, *kernel = geometry.w_shape
+    width, lanes = geometry.out_size[1], VECTOR_BYTES // geometry.itemsize
+    if not _plain(geometry) or geometry.dilation[0] > 1 or prod(geometry.w_shape) > LARGE_FILTER:
+        return 0
+
+    def cost(pixels):
+        """Of the products and the copy, for each pixel."""
+        columns = _window(geometry, pixels) * depth
+        copied = columns / lanes * geometry.stride[0] / 4
+        return (tile_cost(pixels * made, kernel[0] * columns, geometry.itemsize) + copied) / pixels
+
+    best = min(range(1, min(width, 2 * ROWS // made) + 1), key=cost, default=0)
+    channels = tile_cost(prod(kernel) * depth, made, geometry.itemsize)
+    return best if best and cost(best) < WORTH * channels else 0
+
+
+# ---- pixels of a result ----------------------------------------------------------------------------------------------
+
+
+class _Reads(NamedTuple):
+    """Along one axis: result[places[k]] = sum over t of source[bases[k] + shifts[t]] * filter[taps[t]]; shifts rise."""
+
+    places: np.ndarray
+    bases: np.ndarray
+    shifts: np.ndarray
+    taps: np.ndarray
+
+
+def _forward_reads(geometry, axis):
+    """How out reads x: always the whole filter."""
+    places, taps = np.arange(geometry.out_size[axis]), np.arange(geometry.w_shape[2 + axis])
+    return [
+        _Reads(places, places * geometry.stride[axis] - geometry.padding[axis], taps * geometry.dilation[axis], taps)
+    ]
+
+
+def _input_reads(geometry, axis):
+    """How dx reads g: one set for each residue modulo the stride.
+
+    Input h meets tap p at output i where h + padding = i*stride + p*dilation. So the taps that an input meets
+    depend on the residue of h + padding alone, and inputs of one residue read as if the stride were 1.
+    """
+    stride, sets = geometry.stride[axis], []
+    padded = np.arange(geometry.x_shape[2 + axis]) + geometry.padding[axis]
+    taps = np.arange(geometry.w_shape[2 + axis])[::-1]
+    reach = taps * geometry.dilation[axis]
+    for residue in range(stride):
+        met, places = reach % stride == residue, np.flatnonzero(padded % stride == residue)
+        sets.append(_Reads(places, padded[places] // stride, -(reach[met] // stride), taps[met]))
+    return sets
+
+
+def _inside(sets, size):
+    """The same reads, split so that no place reads outside a source of that size."""
+    for places, bases, shifts, taps in sets:
+        firsts, ends = np.searchsorted(shifts, -bases), np.searchsorted(shifts, size - bases)
+        for first, end in sorted(set(zip(firsts.tolist(), ends.tolist(), strict=True))):
+            here = (firsts == first) & (ends == end)
+            yield _Reads(places[here], bases[here], shifts[first:end], taps[first:end])
+
+
+class _Class(NamedTuple):
+    """Rows of the result, of one image, that read with the same taps, and the products that make them.
+
+    Taps of the jobs count from the first of the class.
+    """
+
+    a_rows: np.ndarray
+    c_rows: np.ndarray
+    a_taps: np.ndarray
+    b_taps: np.ndarray
+    jobs: list
+
+
+class _Product(NamedTuple):
+    """What "channels" and "pixels" need to know of a direction; sizes are (height, width, channels)."""
+
+    reads: list  # of both axes
+    source: tuple  # size of A
+    target: tuple  # size of C
+    job: Job  # of the first group of channels
+    b_row: int  # in B from a row of taps to the next
+    b_tap: int  # from a tap to the next
+    joined: bool  # whether taps that are neighbours in A and B make one sum
+    b_group: int = 0  # in B from a group of channels to the next
+
+
+def _forward_product(geometry):
+    made, depth, _, width = geometry.w_shape
+    _, channels, *size = geometry.x_shape
+    reads, target = [_forward_reads(geometry, axis) for axis in (0, 1)], (*geometry.out_size, made)
+    makes, plane = made // geometry.groups, depth * made
+    job = Job(length=depth, b_step=made, columns=makes)
+    if geometry.depthwise:
+        job = Job(form=CHANNELS, length=1, a_step=channels, b_step=made, columns=made)
+    joined = geometry.groups == 1 or geometry.depthwise
+    return _Product(reads, (*size, channels), target, job, width * plane, plane, joined, makes)
+
+
+def _input_product(geometry):
+    """B is w as it lies, [p][q][c][o]: its columns, c, are not neighbours, so it is packed."""
+    made, depth, _, width = geometry.w_shape
+    _, channels, *size = geometry.x_shape
+    reads, source = [_input_reads(geometry, axis) for axis in (0, 1)], (*geometry.out_size, made)
+    length, plane = made // geometry.groups, depth * made
+    job = Job(length=length, b_column=made, columns=depth)
+    if geometry.depthwise:
+        job = Job(form=CHANNELS, length=1, a_step=made, b_step=made, columns=made)
+    return _Product(reads, source, (*size, channels), job, width * plane, plane, False, length)
+
+
+def _classes(product_of, images, groups, itemsize):
+    (height, width, channels), (_, across, made) = product_of.source, product_of.target
+    for vertical, horizontal in product(_inside(product_of.reads[0], height), _inside(product_of.reads[1], width)):
+        job, taps = product_of.job, horizontal.taps
+        a_rows = np.add.outer(vertical.bases * width, horizontal.bases) * channels
+        c_rows = np.add.outer(vertical.places * across, horizontal.places) * made
+        a_taps = np.add.outer(vertical.shifts * width, horizontal.shifts) * channels
+        b_taps = np.add.outer(vertical.taps * product_of.b_row, taps * product_of.b_tap)
+        if product_of.joined and taps.size and np.all(np.diff(horizontal.shifts) == 1):
+            job, a_taps, b_taps = job._replace(length=job.length * taps.size), a_taps[:, :1], b_taps[:, :1]
+        packed = _packs("pixels", job, images * a_rows.size, itemsize) and a_taps.size > 0
+        jobs = [
+            job._replace(
+                a_offset=group * job.length,
+                tap_end=a_taps.size,
+                b_offset=group * product_of.b_group,
+                c_offset=group * job.columns,
+                bias_offset=group * job.columns,
+                packed=packed,
+            )
+            for group in range(groups)
+        ]
+        if a_rows.size:
+            yield _Class(*(table.reshape(-1) for table in (a_rows, c_rows, a_taps, b_taps)), jobs)
+
+
+def _gathered(geometry, product_of):
+    """A plan of "channels" or "pixels"."""
+    groups = 1 if product_of.job.form == CHANNELS else geometry.groups
+    classes = list(_classes(product_of, geometry.x_shape[0], groups, geometry.itemsize))
+    return _pixel_plan(geometry, classes, prod(product_of.source), prod(product_of.target), None)
+
+
+def _spread(geometry, pixels):
+    """A group of pixels reads one window, so that the columns of its product are those of all its pixels."""
+    made, depth, height, width = geometry.w_shape
+    window, size, stride = _window(geometry, pixels), geometry.out_size, geometry.stride[1]
+    shifts = np.arange(window)
+    # The last group of a row may make pixels of the one before again.
+    places = np.minimum(np.arange(0, size[1], pixels), size[1] - pixels)
+    across = [_Reads(places, places * stride - geometry.padding[1], shifts, shifts)]
+    columns = pixels * made
+    job = Job(length=depth, b_step=columns, columns=columns)
+    plane = depth * columns
+    product_of = _forward_product(geometry)
+    product_of = product_of._replace(
+        reads=[product_of.reads[0], across], job=job, b_row=window * plane, b_tap=plane, joined=True
+    )
+    picks = np.full((height, window, depth, pixels, made), -1, np.int64)
+    stored = np.arange(prod(geometry.w_shape)).reshape(height, width, depth, made)
+    for pixel in range(pixels):
+        picks[:, pixel * stride : pixel * stride + width, :, pixel] = stored
+    return Way("pixels", _gathered(geometry, product_of), pixels, picks.reshape(-1))
+
+
+def _scattered(geometry):
+    """A class for each set of rows of dx, with a job that clears them, and one for each pixel of a row of g."""
+    (_, depth, height, width), (made, _, _, across) = geometry.x_shape, geometry.w_shape
+    lanes, size = VECTOR_BYTES // geometry.itemsize, geometry.out_size
+    row = -(-across * depth // lanes) * lanes  # whole vectors, so that none lies across lines of the cache
+    classes = []
+    for reads in _inside(_input_reads(geometry, 0), size[0]):
+        cleared = Job(tap_end=0, length=made, b_step=row, columns=width * depth)
+        jobs = [cleared]
+        for j in range(size[1] if reads.taps.size else 0):
+            left = j * geometry.stride[1] - geometry.padding[1]
+            first, end = max(0, -left), min(across, width - left)
+            if first < end:
+                columns = dict(c_offset=(left + first) * depth, columns=(end - first) * depth)
+                taps = dict(a_offset=j * made, tap_end=reads.taps.size, b_offset=first * depth)
+                jobs.append(cleared._replace(**taps, **columns, accumulate=1))
+        a_rows, a_taps = (table * size[1] * made for table in (reads.bases, reads.shifts))
+        if reads.places.size:
+            classes.append(_Class(a_rows, reads.places * width * depth, a_taps, reads.taps * made * row, jobs))
+    plan = _pixel_plan(geometry, classes, prod(size) * made, height * width * depth, SCATTERED_ROWS)
+    return Way("taps", plan, row=row)
+
+
+def _packs(kind, job, rows, itemsize):
+    """Whether B goes into a panel: where a tile cannot read it, or its rows lie far apart and serve many of A."""
+    if job.form == CHANNELS:
+        return False
+    return job.b_column > 1 or (job.b_step * itemsize >= FAR[kind] and rows >= LEAST_TILES[kind] * ROWS)
+
+
+def _pixel_plan(geometry, classes, source, target, run):
+    """The plan of classes, for images of so many elements in A and in C.
+
+    Blocks of images share tables. run: the rows that a job makes; None for as many as read what stays in cache.
+    """
+    images, itemsize = geometry.x_shape[0], geometry.itemsize
+    rows = sum(kind.a_rows.size for kind in classes)
+    packed = any(kind.jobs[-1].packed for kind in classes)
+    block = BLOCK_BYTES << packed
+    together = max(1, min(images // 4, block // (max(source, target) * itemsize)))
+    blocks = -(-images // together)
+    blocks = min(images, -(-blocks // geometry.threads) * geometry.threads)
+    bounds = [block * images // blocks for block in range(blocks + 1)] if blocks else [0]
+    sections = pieces(geometry.work, blocks, -(-together * rows // ROWS), geometry.threads)
+    tiles = max(FAR_TILES if packed else 1, BLOCK_BYTES // 2 * rows // (ROWS * max(1, source) * itemsize))
+    items = [
+        list(_pixel_jobs(classes, (last - first, together), (section, sections), run or ROWS * tiles, starts))
+        for first, last in zip(bounds, bounds[1:], strict=False)
+        for starts in [(first * source, first * target)]
+        for section in range(sections)
+    ]
+    numbers = np.arange(together)
+    tables = (
+        [np.add.outer(numbers * source, kind.a_rows).reshape(-1) for kind in classes],
+        [np.add.outer(numbers * target, kind.c_rows).reshape(-1) for kind in classes],
+        [kind.a_taps for kind in classes],
+        [kind.b_taps for kind in classes],
+    )
+    tables = [np.concatenate([*lists, np.empty(0, np.int64)]) for lists in tables]
+    whole = bounds if sections == 1 and images else ()
+    return make_plan(geometry.work, itemsize, items, tables[:2], tables[2:], bounds=whole)
+
+
+def _pixel_jobs(classes, images, section, run, starts):
+    """Jobs of one of some sections of a block. images: of the block, and of the tables; starts: in A and C."""
+    first_row = first_tap = 0
+    for kind in classes:
+        row, end = cut(images[0] * kind.a_rows.size, ROWS, section[1])[section[0] : section[0] + 2]
+        for start, job in product(range(row, end, run), kind.jobs):
+            moved = job._replace(
+                a_offset=job.a_offset + starts[0],
+                row=first_row + start,
+                row_end=first_row + min(start + run, end),
+                tap=first_tap,
+                tap_end=first_tap + job.tap_end,
+                c_offset=job.c_offset + starts[1],
+            )
+            yield from in_pieces(moved, DEPTH) if job.packed else [moved]
+        first_row += images[1] * kind.a_rows.size
+        first_tap += kind.a_taps.size
+
+
+# ---- filters ---------------------------------------------------------------------------------------------------------
+
+
+def partial_count(geometry):
+    """How many partial sums dw is made of: one for each block of images, chosen by shape alone."""
+    if prod(geometry.w_shape) > LARGE_FILTER:
+        return 1
+    return min(8, -(-geometry.x_shape[0] // 8))
+
+
+class _Padded(NamedTuple):
+    """x of one image with its border, channels last: height, width and channels, and where the image begins there."""
+
+    full: tuple
+    top: int
+    left: int
+    bordered: bool
+
+    def offsets(self, rows, columns):
+        """Of pixels, in elements, from the first tap of the first pixel of out on."""
+        return np.add.outer(np.asarray(rows) * self.full[1], columns) * self.full[2]
+
+    @property
+    def size(self):
+        return prod(self.full)
+
+
+def _padded(geometry):
+    _, channels, *size = geometry.x_shape
+    reach = [
+        (count - 1) * stride + (taps - 1) * step + 1
+        for count, taps, stride, step in zip(
+            geometry.out_size, geometry.w_shape[2:], geometry.stride, geometry.dilation, strict=True
+        )
+    ]
+    behind = [max(0, far - pad - side) for far, pad, side in zip(reach, geometry.padding, size, strict=True)]
+    full = [side + pad + more for side, pad, more in zip(size, geometry.padding, behind, strict=True)]
+    return _Padded((*full, channels), *geometry.padding, any((*geometry.padding, *behind)))
+
+
+def _sum_plan(geometry, size, rows, lines, border, image, block, jobs):
+    """A plan of partial sums of so many elements, each over a block of images, in order.
+
+    rows        tables of A and C
+    lines       tables of A and B for one image: a tap is a line of pixels
+    border      how images of x are copied
+    image       elements of an image in A and in B
+    block       bytes of A and B that should stay in the second cache
+    jobs        jobs(first image, row, row_end): templates, whose sums run over the lines of one image
+    """
+    images, partials, itemsize = geometry.x_shape[0], partial_count(geometry), geometry.itemsize
+    large = prod(geometry.w_shape) > LARGE_FILTER
+    steps = LARGE_STEPS if large else LEAST_STEPS
+    bytes_of_image = sum(image) * itemsize
+    together = max(1, min(images, block // bytes_of_image, -(-steps // prod(geometry.out_size))))
+    taps = len(lines[0])
+    run = max(1, BLOCK_BYTES * taps // bytes_of_image)  # lines that are summed at once
+    run = run if run < taps else together * taps
+    bounds = cut(len(rows[0]), ROWS, pieces(geometry.work, partials, -(-len(rows[0]) // ROWS)))
+    blocks = [block * images // partials for block in range(partials + 1)] if partials else [0]
+
+    def jobs_of(number, block, section):
+        for first in range(*block, together):
+            count = min(together, block[1] - first)
+            copies = dict(copies=count, copy_from=first * prod(geometry.x_shape[1:])) if border.size else {}
+            for tap, job in product(range(0, count * taps, run), jobs(first, *section)):
+                job = job._replace(
+                    **copies,
+                    tap=tap,
+                    tap_end=min(tap + run, count * taps),
+                    c_offset=number * size + job.c_offset,
+                    accumulate=job.accumulate or first > block[0] or tap > 0,
+                )
+                copies = {}
+                packed = _packs("filters", job, len(rows[0]), itemsize)
+                yield from in_pieces(job._replace(packed=True), DEPTH) if packed else [job]
+
+    items = [
+        list(jobs_of(number, block, section))
+        for number, block in enumerate(zip(blocks, blocks[1:], strict=False))
+        for section in zip(bounds, bounds[1:], strict=False)
+    ]
+    numbers = np.arange(together)
+    tables = [np.add.outer(numbers * step, line).reshape(-1) for step, line in zip(image, lines, strict=True)]
+    return make_plan(geometry.work, itemsize, items, rows, tables, border, together)
+
+
+def _summed(geometry):
+    """weight_grad with channels in the columns: A = x, B = g."""
+    (made, depth, *kernel), (_, channels, height, width) = geometry.w_shape, geometry.x_shape
+    (lines, length), padded, groups = geometry.out_size, _padded(geometry), geometry.groups
+    image, border = lines * length * made, NOTHING
+    if padded.bordered:
+        line = padded.full[1] * channels
+        border = Border(height, width * channels, padded.top, padded.left * channels, padded.full[0], line)
+    taps = (np.arange(size) * step for size, step in zip(kernel, geometry.dilation, strict=True))
+    a_rows = np.add.outer(padded.offsets(*taps), np.arange(depth)).reshape(-1)
+    a_lines = padded.offsets(np.arange(lines) * geometry.stride[0], 0)
+    form, groups = (CHANNELS, 1) if geometry.depthwise else (GATHER, groups)
+
+    def jobs(first, row, row_end):
+        return [
+            Job(
+                form=form,
+                a_offset=group * depth + (0 if padded.bordered else first * padded.size),
+                row=row,
+                row_end=row_end,
+                length=length,
+                a_step=geometry.stride[1] * channels,
+                b_offset=first * image + group * (made // groups),
+                b_step=made,
+                c_offset=group * (made // groups),
+                columns=made // groups,
+            )
+            for group in range(groups)
+        ]
+
+    block = 4 * BLOCK_BYTES if prod(geometry.w_shape) > LARGE_FILTER else BLOCK_BYTES // 2
+    rows, steps = (a_rows, np.arange(a_rows.size) * made), (padded.size, image)
+    return _sum_plan(
+        geometry, prod(geometry.w_shape), rows, (a_lines, np.arange(lines) * length * made), border, steps, block, jobs
+    )
+
+
+def _summed_windows(geometry, pixels):
+    """weight_grad with taps in the columns: A = g, B = a copy of x, [group of pixels][row][pixel of a window][c]."""
+    (made, depth, height, _), (_, _, *size) = geometry.w_shape, geometry.x_shape
+    (lines, length), padded = geometry.out_size, _padded(geometry)
+    window, step = _window(geometry, pixels) * depth, pixels * geometry.stride[1] * depth
+    groups, image = -(-length // pixels), lines * length * made
+    border = Border(
+        *(size[0], size[1] * depth, padded.top, padded.left * depth, padded.full[0], window), groups, step, turned=1
+    )
+    columns, (whole, rest) = height * window, divmod(length, pixels)
+    apart = made * columns + geometry.stride[1] * depth  # from what a tap sums at a pixel to the same at the next
+    sums = Sums(pixels * made * columns, pixels, (window, depth, 1, columns, apart))
+
+    def jobs(first, row, row_end):
+        job = Job(
+            a_offset=first * image,
+            row=row,
+            row_end=row_end,
+            length=whole,
+            a_step=pixels * made,
+            b_step=padded.full[0] * window,
+            columns=columns,
+        )
+        last = min(row_end, rest * made)  # of the group that is not whole
+        if last <= row:
+            return [job]
+        moved = dict(a_offset=job.a_offset + whole * job.a_step, b_offset=whole * job.b_step)
+        return [job, job._replace(row_end=last, length=1, accumulate=1, **moved)]
+
+    rows = np.arange(pixels * made)
+    tables = np.arange(lines) * length * made, np.arange(lines) * geometry.stride[0] * window
+    plan = _sum_plan(
+        geometry, sums.size, (rows, rows * columns), tables, border, (image, border.size), BLOCK_BYTES // 2, jobs
+    )
+    return Way("taps", plan, pixels, sums=sums)
