@@ -1,8 +1,8 @@
 """Convolution and its two gradients on the CPU.
 
 A reader's path: plan.py says which matrix products make the result, toolchain/product.py runs them on a team of
-threads, and toolchain/vector.py has the tile in registers where all the time is spent. winograd_plan.py takes the calls for
-which fewer multiplications do. This file chooses, lays out the workspace, and runs.
+threads, and toolchain/vector.py has the tile in registers where all the time is spent. winograd_plan.py takes the
+calls for which fewer multiplications do. This file chooses, lays out the workspace, and runs.
 """
 
 from collections.abc import Callable
@@ -16,13 +16,13 @@ from .. import pool2d
 from ..elementwise.cpu import add_residual
 from ..layout import FILTER
 from ..toolchain import alias, threads
-from ..toolchain.pooling import NO_WINDOWS, Windows
+from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
 from .filters import add_parts, finite, fold, spread, turned
 from .geometry import Geometry, output_shape
-from .plan import Way, partial_count, ways
-from .winograd_plan import Winograd, correlated, plan_of, summed
+from .plan import Way, ways
 from .winograd_mode import mode
+from .winograd_plan import Winograd, correlated, plan_of, summed
 
 __all__ = ["ready", "workspace"]
 
@@ -30,11 +30,10 @@ POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in th
 
 
 class _Setup(NamedTuple):
-    """A way for a geometry; the workspace is `leading` elements, then scratch memory."""
+    """A way for a geometry; the workspace is what it leads with, then scratch memory."""
 
     way: Way
     run: Callable  # see product.runner
-    leading: int  # the filter as the plan reads it, or partial sums
     bytes: int
 
 
@@ -59,19 +58,12 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
     plan = plan_of(direction, geometry, winograd)
-    return _Ways(plan, [_setup(geometry, way, direction) for way in ways(direction, geometry)])
+    return _Ways(plan, [_setup(way, itemsize) for way in ways(direction, geometry)])
 
 
-def _setup(geometry, way, direction):
-    leading, partials = 0, partial_count(geometry)
-    if way.picks is not None:
-        leading = way.picks.size + way.pixels * geometry.w_shape[0]
-    elif way.row:
-        leading = geometry.w_shape[2] * geometry.w_shape[0] * way.row
-    elif direction == "weight_grad" and (way.sums or partials > 1):
-        leading = partials * (way.sums.size if way.sums else prod(geometry.w_shape))
-    size = leading * geometry.itemsize + scratch_bytes(way.plan, geometry.itemsize)
-    return _Setup(way, runner(way.plan), leading, size + ALIGNMENT if size else 0)
+def _setup(way, itemsize):
+    size = way.leading * itemsize + scratch_bytes(way.plan, itemsize)
+    return _Setup(way, runner(way.plan), size + ALIGNMENT if size else 0)
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
@@ -85,9 +77,7 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
 def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
     """What a launcher runs with the arrays of a call; windows, made: of pooling, and the size of what it gives."""
     if direction == "forward_pooled":
-        return partial(
-            _forward_pooled, _pooling(x_shape, w_shape, settings, windows, made, itemsize, threads(), mode())
-        )
+        return _pooling(x_shape, w_shape, settings, windows, made, itemsize)
     ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
     return partial(DIRECTIONS[direction], ways)
 
@@ -95,7 +85,7 @@ def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=No
 def _carve(setup, workspace, array):
     """The two parts of a workspace."""
     memory = aligned(workspace, array.dtype) if setup.bytes else np.empty(0, array.dtype)
-    return memory[: setup.leading], memory[setup.leading :]
+    return memory[: setup.way.leading], memory[setup.way.leading :]
 
 
 # ---- directions ------------------------------------------------------------------------------------------------------
@@ -119,7 +109,7 @@ def _spread(way, w, bias, leading):
     """The filter and the bias as the plan reads them."""
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
-    filters, start = leading[: way.picks.size], leading[way.picks.size :][: way.pixels * w.shape[0]]
+    filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
     spread(flat(w), way.picks, filters)
     if bias is None:
         return filters, start[:0]
@@ -165,10 +155,10 @@ def _weight_grad(ways, g, x, dw, workspace):
 
 
 class _Pooled(NamedTuple):
-    """What forward_pooled needs; convolved: elements at the start of the workspace for all images, or 0."""
+    """What forward_pooled needs; convolved: whether all images lie at the start of the workspace."""
 
     ways: _Ways
-    convolved: int
+    convolved: bool
     bytes: int
 
 
@@ -182,44 +172,35 @@ def _pooled(x_shape, w_shape, *settings):
     images, *image = output_shape(x_shape, w_shape, None, *settings[:4])
     blocks = [setup.way.plan.most * prod(image) * itemsize for setup in ways.setups]
     if not ways.winograd and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
-        sizes = [s.leading * itemsize + scratch_bytes(s.way.plan, itemsize, prod(image)) for s in ways.setups]
-        return _Pooled(ways, 0, max(sizes) + ALIGNMENT)
-    convolved = images * prod(image)
-    return _Pooled(ways, convolved, convolved * itemsize + ALIGNMENT + ways.bytes)
+        sizes = [s.way.leading * itemsize + scratch_bytes(s.way.plan, itemsize, prod(image)) for s in ways.setups]
+        return _Pooled(ways, False, max(sizes) + ALIGNMENT)
+    return _Pooled(ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes)
 
 
-class _Pooling(NamedTuple):
-    """ways: with pooling in the same pass, or where the images, that many elements, are made first, without."""
-
-    ways: _Ways
-    convolved: int
-    shape: tuple
-    windows: tuple
-
-
-@lru_cache(maxsize=1024)
-def _pooling(x_shape, w_shape, settings, windows, made, itemsize, count, winograd):
-    ways, convolved, _ = _pooled(x_shape, w_shape, *settings, itemsize, count, winograd)
+def _pooling(x_shape, w_shape, settings, windows, made, itemsize):
+    """What runs forward_pooled: with pooling in the same pass, or behind images that are made first."""
+    ways, convolved, _ = _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode())
     n, o, *size = output_shape(x_shape, w_shape, None, *settings)
-    if not convolved:
-        table = Windows(*windows, tuple(size), made, o).table() if prod(made) else NO_WINDOWS
-        ways = _Ways(None, [setup._replace(run=runner(setup.way.plan, table)) for setup in ways.setups])
-    return _Pooling(ways, convolved, (n, *size, o), windows)
+    if not prod(made):
+        return lambda *_: None
+    if convolved:
+        return partial(_convolve_and_pool, ways, (n, *size, o), windows)
+    table = Windows(*windows, tuple(size), made, o).table()
+    return partial(_pool, _Ways(None, [setup._replace(run=runner(setup.way.plan, table)) for setup in ways.setups]))
 
 
-def _forward_pooled(pooling, x, w, bias, relu, out, positions, workspace):
-    if not out.size:
-        return
-    if not pooling.convolved:
-        source, memory = flat(x), aligned(workspace, x.dtype)
-        setup = pooling.ways.setup(source)
-        filters = _spread(setup.way, w, bias, memory)
-        setup.run(source, *filters, relu, flat(out), memory[setup.leading :], flat(positions))
-        return
-    whole = aligned(workspace, x.dtype)[: pooling.convolved].reshape(pooling.shape).transpose(0, 3, 1, 2)
-    rest = workspace[pooling.convolved * x.itemsize + ALIGNMENT :]
-    _forward(pooling.ways, x, w, bias, relu, None, whole, rest)
-    pool2d.max_forward(whole, *pooling.windows, out, positions)
+def _pool(ways, x, w, bias, relu, out, positions, workspace):
+    source, memory = flat(x), aligned(workspace, x.dtype)
+    setup = ways.setup(source)
+    filters = _spread(setup.way, w, bias, memory)
+    setup.run(source, *filters, relu, flat(out), memory[setup.way.leading :], flat(positions))
+
+
+def _convolve_and_pool(ways, shape, windows, x, w, bias, relu, out, positions, workspace):
+    whole, rest = aligned(workspace, x.dtype)[: prod(shape)], workspace[prod(shape) * x.itemsize + ALIGNMENT :]
+    whole = whole.reshape(shape).transpose(0, 3, 1, 2)
+    _forward(ways, x, w, bias, relu, None, whole, rest)
+    pool2d.max_forward(whole, *windows, out, positions)
 
 
 DIRECTIONS = {"forward": _forward, "input_grad": _input_grad, "weight_grad": _weight_grad}

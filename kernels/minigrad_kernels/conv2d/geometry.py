@@ -1,6 +1,5 @@
 """Shapes of a convolution, and what it refuses."""
 
-from functools import lru_cache
 from math import prod
 from numbers import Integral
 from typing import NamedTuple
@@ -12,10 +11,6 @@ __all__ = ["Geometry", "as_tuple", "output_shape"]
 
 
 def _check_pair(name, value, least):
-    if type(value) is tuple and len(value) == 2:  # as nearly always
-        first, second = value
-        if type(first) is int is type(second) and first >= least and second >= least:
-            return
     if (
         not isinstance(value, tuple)
         or len(value) != 2
@@ -71,22 +66,12 @@ _known = Checked()
 def _checked_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
     bias_shape = None if bias_shape is None else tuple(bias_shape)
     stride, padding, dilation = as_tuple(stride), as_tuple(padding), as_tuple(dilation)
-    # Before the cache, in which True is 1 and 2.0 is 2.
     _check_pair("stride", stride, 1)
     _check_pair("padding", padding, 0)
     _check_pair("dilation", dilation, 1)
     if type(groups) is not int and (isinstance(groups, bool) or not isinstance(groups, Integral)):
         raise KindError(f"conv2d: groups is {groups!r}, wants an integer")
-    return _output_shape(tuple(x_shape), tuple(w_shape), bias_shape, stride, padding, dilation, groups)
-
-
-def as_tuple(value):
-    """A list as a tuple, which can be the key of a cache; anything else as it is."""
-    return tuple(value) if type(value) is list else value
-
-
-@lru_cache(maxsize=1024)
-def _output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):
+    x_shape, w_shape = tuple(x_shape), tuple(w_shape)
     _check_shapes(x_shape, w_shape, bias_shape, groups)
     padded = tuple(size + 2 * pad for size, pad in zip(x_shape[2:], padding, strict=True))
     reach = tuple(step * (kernel - 1) + 1 for kernel, step in zip(w_shape[2:], dilation, strict=True))
@@ -97,6 +82,11 @@ def _output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, group
         )
     size = ((p - r) // s + 1 for p, r, s in zip(padded, reach, stride, strict=True))
     return (x_shape[0], w_shape[0], *size)
+
+
+def as_tuple(value):
+    """A list as a tuple, which can be the key of a cache; anything else as it is."""
+    return tuple(value) if type(value) is list else value
 
 
 class Geometry(NamedTuple):

@@ -37,21 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.jobs import ACCUMULATE_STEPS, LOW_ROWS, NARROW, TILE_STEPS, WAIT
-from ..toolchain.product import (
-    CHANNELS,
-    GATHER,
-    NOTHING,
-    ROWS,
-    VECTOR_BYTES,
-    Border,
-    Job,
-    Plan,
-    cut,
-    in_pieces,
-    make_plan,
-    pieces,
-)
+from ..toolchain import jobs as plans
 
 __all__ = ["Sums", "Way", "partial_count", "tile_cost", "ways"]
 
@@ -60,7 +46,7 @@ FAR = {"pixels": 1024, "filters": 512}  # bytes between rows of B from which on 
 LEAST_TILES = {"pixels": 2, "filters": 4}  # of rows, from which on packing pays
 FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
 DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
-SCATTERED_ROWS = 4 * ROWS  # whose part of dx should stay in the first cache
+SCATTERED_ROWS = 4 * plans.ROWS  # whose part of dx should stay in the first cache
 MOST_PRODUCTS = 8192  # of a scattered plan: making one of more takes too long
 SPREAD = 64  # multiplications for each element of the spread filter, from which on spreading pays
 LEAST_STEPS, LARGE_STEPS = 96, 512  # of a sum before its tile is stored; the latter where dw is large
@@ -83,7 +69,8 @@ class Way(NamedTuple):
     """A plan, and how its B or C differs from the arrays of the call."""
 
     columns: str  # what they mean
-    plan: Plan
+    plan: plans.Plan
+    leading: int = 0  # elements of workspace in front of the plan's: of B and a bias, or of partial sums
     pixels: int = 1  # of "pixels": how many share the columns
     picks: np.ndarray | None = None  # of "pixels": the place in w of each element of the spread filter, or -1
     row: int = 0  # of "taps" in input_grad: elements from a row of the filter, [p][o][q][c], to the next
@@ -92,37 +79,36 @@ class Way(NamedTuple):
 
 def ways(direction, geometry):
     """The ways that a call may go, the best one first; the last one serves any source."""
-    if direction == "forward":
-        pixels = _pixels(geometry)
-        plain = Way("channels", _gathered(geometry, _forward_product(geometry)))
-        return [_spread(geometry, pixels), plain] if pixels > 1 else [plain]
-    if direction == "input_grad":
-        scatters = _scatters(geometry)
-        return [_scattered(geometry) if scatters else Way("channels", _gathered(geometry, _input_product(geometry)))]
-    pixels = _windows(geometry)
-    return [_summed_windows(geometry, pixels) if pixels else Way("channels", _summed(geometry))]
+    if direction == "weight_grad":
+        pixels = _windows(geometry)
+        return [_summed_windows(geometry, pixels) if pixels else _summed(geometry)]
+    if direction == "input_grad" and _scatters(geometry):
+        return [_scattered(geometry)]
+    plain = Way("channels", _gathered(geometry, _channels(direction, geometry)))
+    pixels = _pixels(geometry) if direction == "forward" else 1
+    return [_spread(geometry, pixels), plain] if pixels > 1 else [plain]
 
 
 # ---- costs -----------------------------------------------------------------------------------------------------------
 
 
 def tile_cost(rows, columns, itemsize):
-    """What a step of the sum of a product costs, in steps of a tile of ROWS rows and two vectors."""
-    lanes = VECTOR_BYTES // itemsize
-    (tiles, rest), (wide, last) = divmod(rows, ROWS), divmod(columns, 2 * lanes)
-    low = -(-rest // LOW_ROWS) * max(LOW_ROWS, WAIT) / ROWS if rest <= 2 * LOW_ROWS else 1
-    narrow = NARROW * (tiles + (rest > 0)) if 0 < last <= lanes else 0
+    """What a step of the sum of a product costs, in steps of a tile of plans.ROWS rows and two vectors."""
+    lanes = plans.VECTOR_BYTES // itemsize
+    (tiles, rest), (wide, last) = divmod(rows, plans.ROWS), divmod(columns, 2 * lanes)
+    low = -(-rest // plans.LOW_ROWS) * max(plans.LOW_ROWS, plans.WAIT) / plans.ROWS if rest <= 2 * plans.LOW_ROWS else 1
+    narrow = plans.NARROW * (tiles + (rest > 0)) if 0 < last <= lanes else 0
     return (wide + (last > lanes)) * (tiles + low) + narrow
 
 
 def _plain(geometry):
     """Whether columns may mean something else than channels."""
-    return geometry.groups == 1 and geometry.dilation[1] == 1 and geometry.work > 0
+    return geometry.groups == 1 and geometry.dilation[1] == 1
 
 
 def _pixels(geometry):
     """How many neighbouring pixels of out share the columns of forward."""
-    made, width, lanes = geometry.w_shape[0], geometry.out_size[1], VECTOR_BYTES // geometry.itemsize
+    made, width, lanes = geometry.w_shape[0], geometry.out_size[1], plans.VECTOR_BYTES // geometry.itemsize
     if not _plain(geometry):
         return 1
 
@@ -146,15 +132,15 @@ def _scatters(geometry):
     if not _plain(geometry) or images * height * length > MOST_PRODUCTS * SCATTERED_ROWS:
         return False
     gathered = tile_cost(images * height * width, depth, geometry.itemsize)
-    gathered *= down * kernel[1] / geometry.stride[1] + TILE_STEPS
+    gathered *= down * kernel[1] / geometry.stride[1] + plans.TILE_STEPS
     scattered = length * tile_cost(images * height, kernel[1] * depth, geometry.itemsize)
-    return scattered * (down + TILE_STEPS + ACCUMULATE_STEPS) < WORTH * gathered
+    return scattered * (down + plans.TILE_STEPS + plans.ACCUMULATE_STEPS) < WORTH * gathered
 
 
 def _windows(geometry):
     """How many neighbouring pixels share a window in weight_grad, which then takes "taps"; 0 for "channels"."""
     made, depth, *kernel = geometry.w_shape
-    width, lanes = geometry.out_size[1], VECTOR_BYTES // geometry.itemsize
+    width, lanes = geometry.out_size[1], plans.VECTOR_BYTES // geometry.itemsize
     if not _plain(geometry) or geometry.dilation[0] > 1 or prod(geometry.w_shape) > LARGE_FILTER:
         return 0
 
@@ -164,7 +150,7 @@ def _windows(geometry):
         copied = columns / lanes * geometry.stride[0] / 4
         return (tile_cost(pixels * made, kernel[0] * columns, geometry.itemsize) + copied) / pixels
 
-    best = min(range(1, min(width, 2 * ROWS // made) + 1), key=cost, default=0)
+    best = min(range(1, min(width, 2 * plans.ROWS // made) + 1), key=cost, default=0)
     channels = tile_cost(prod(kernel) * depth, made, geometry.itemsize)
     return best if best and cost(best) < WORTH * channels else 0
 
@@ -233,35 +219,27 @@ class _Product(NamedTuple):
     reads: list  # of both axes
     source: tuple  # size of A
     target: tuple  # size of C
-    job: Job  # of the first group of channels
+    job: plans.Job  # of the first group of channels
     b_row: int  # in B from a row of taps to the next
     b_tap: int  # from a tap to the next
     joined: bool  # whether taps that are neighbours in A and B make one sum
-    b_group: int = 0  # in B from a group of channels to the next
+    b_group: int  # in B from a group of channels to the next
 
 
-def _forward_product(geometry):
-    made, depth, _, width = geometry.w_shape
-    _, channels, *size = geometry.x_shape
-    reads, target = [_forward_reads(geometry, axis) for axis in (0, 1)], (*geometry.out_size, made)
-    makes, plane = made // geometry.groups, depth * made
-    job = Job(length=depth, b_step=made, columns=makes)
+def _channels(direction, geometry):
+    """The product of "channels". In input_grad B is w as it lies too: its columns, c, lie apart, so it is packed."""
+    (made, depth, _, width), (_, channels, *size) = geometry.w_shape, geometry.x_shape
+    forward, filters = direction == "forward", made // geometry.groups
+    x, out = (*size, channels), (*geometry.out_size, made)
+    if forward:
+        source, target, job = x, out, plans.Job(length=depth, b_step=made, columns=filters)
+    else:
+        source, target, job = out, x, plans.Job(length=filters, b_column=made, columns=depth)
     if geometry.depthwise:
-        job = Job(form=CHANNELS, length=1, a_step=channels, b_step=made, columns=made)
-    joined = geometry.groups == 1 or geometry.depthwise
-    return _Product(reads, (*size, channels), target, job, width * plane, plane, joined, makes)
-
-
-def _input_product(geometry):
-    """B is w as it lies, [p][q][c][o]: its columns, c, are not neighbours, so it is packed."""
-    made, depth, _, width = geometry.w_shape
-    _, channels, *size = geometry.x_shape
-    reads, source = [_input_reads(geometry, axis) for axis in (0, 1)], (*geometry.out_size, made)
-    length, plane = made // geometry.groups, depth * made
-    job = Job(length=length, b_column=made, columns=depth)
-    if geometry.depthwise:
-        job = Job(form=CHANNELS, length=1, a_step=made, b_step=made, columns=made)
-    return _Product(reads, source, (*size, channels), job, width * plane, plane, False, length)
+        job = plans.Job(form=plans.CHANNELS, length=1, a_step=made, b_step=made, columns=made)
+    reads = [(_forward_reads if forward else _input_reads)(geometry, axis) for axis in (0, 1)]
+    joined, plane = forward and (geometry.groups == 1 or geometry.depthwise), depth * made
+    return _Product(reads, source, target, job, width * plane, plane, joined, filters)
 
 
 def _classes(product_of, images, groups, itemsize):
@@ -292,7 +270,7 @@ def _classes(product_of, images, groups, itemsize):
 
 def _gathered(geometry, product_of):
     """A plan of "channels" or "pixels"."""
-    groups = 1 if product_of.job.form == CHANNELS else geometry.groups
+    groups = 1 if product_of.job.form == plans.CHANNELS else geometry.groups
     classes = list(_classes(product_of, geometry.x_shape[0], groups, geometry.itemsize))
     return _pixel_plan(geometry, classes, prod(product_of.source), prod(product_of.target), None)
 
@@ -306,27 +284,25 @@ def _spread(geometry, pixels):
     places = np.minimum(np.arange(0, size[1], pixels), size[1] - pixels)
     across = [_Reads(places, places * stride - geometry.padding[1], shifts, shifts)]
     columns = pixels * made
-    job = Job(length=depth, b_step=columns, columns=columns)
+    job = plans.Job(length=depth, b_step=columns, columns=columns)
     plane = depth * columns
-    product_of = _forward_product(geometry)
-    product_of = product_of._replace(
-        reads=[product_of.reads[0], across], job=job, b_row=window * plane, b_tap=plane, joined=True
-    )
+    product_of = _channels("forward", geometry)._replace(job=job, b_row=window * plane, b_tap=plane)
+    product_of.reads[1] = across
     picks = np.full((height, window, depth, pixels, made), -1, np.int64)
     stored = np.arange(prod(geometry.w_shape)).reshape(height, width, depth, made)
     for pixel in range(pixels):
         picks[:, pixel * stride : pixel * stride + width, :, pixel] = stored
-    return Way("pixels", _gathered(geometry, product_of), pixels, picks.reshape(-1))
+    return Way("pixels", _gathered(geometry, product_of), picks.size + columns, pixels, picks.reshape(-1))
 
 
 def _scattered(geometry):
     """A class for each set of rows of dx, with a job that clears them, and one for each pixel of a row of g."""
-    (_, depth, height, width), (made, _, _, across) = geometry.x_shape, geometry.w_shape
-    lanes, size = VECTOR_BYTES // geometry.itemsize, geometry.out_size
+    (_, depth, height, width), (made, _, down, across) = geometry.x_shape, geometry.w_shape
+    lanes, size = plans.VECTOR_BYTES // geometry.itemsize, geometry.out_size
     row = -(-across * depth // lanes) * lanes  # whole vectors, so that none lies across lines of the cache
     classes = []
     for reads in _inside(_input_reads(geometry, 0), size[0]):
-        cleared = Job(tap_end=0, length=made, b_step=row, columns=width * depth)
+        cleared = plans.Job(tap_end=0, length=made, b_step=row, columns=width * depth)
         jobs = [cleared]
         for j in range(size[1] if reads.taps.size else 0):
             left = j * geometry.stride[1] - geometry.padding[1]
@@ -339,14 +315,14 @@ def _scattered(geometry):
         if reads.places.size:
             classes.append(_Class(a_rows, reads.places * width * depth, a_taps, reads.taps * made * row, jobs))
     plan = _pixel_plan(geometry, classes, prod(size) * made, height * width * depth, SCATTERED_ROWS)
-    return Way("taps", plan, row=row)
+    return Way("taps", plan, down * made * row, row=row)
 
 
 def _packs(kind, job, rows, itemsize):
     """Whether B goes into a panel: where a tile cannot read it, or its rows lie far apart and serve many of A."""
-    if job.form == CHANNELS:
+    if job.form == plans.CHANNELS:
         return False
-    return job.b_column > 1 or (job.b_step * itemsize >= FAR[kind] and rows >= LEAST_TILES[kind] * ROWS)
+    return job.b_column > 1 or (job.b_step * itemsize >= FAR[kind] and rows >= LEAST_TILES[kind] * plans.ROWS)
 
 
 def _pixel_plan(geometry, classes, source, target, run):
@@ -362,10 +338,10 @@ def _pixel_plan(geometry, classes, source, target, run):
     blocks = -(-images // together)
     blocks = min(images, -(-blocks // geometry.threads) * geometry.threads)
     bounds = [block * images // blocks for block in range(blocks + 1)] if blocks else [0]
-    sections = pieces(geometry.work, blocks, -(-together * rows // ROWS), geometry.threads)
-    tiles = max(FAR_TILES if packed else 1, BLOCK_BYTES // 2 * rows // (ROWS * max(1, source) * itemsize))
+    sections = plans.pieces(geometry.work, blocks, -(-together * rows // plans.ROWS), geometry.threads)
+    tiles = max(FAR_TILES if packed else 1, BLOCK_BYTES // 2 * rows // (plans.ROWS * max(1, source) * itemsize))
     items = [
-        list(_pixel_jobs(classes, (last - first, together), (section, sections), run or ROWS * tiles, starts))
+        list(_pixel_jobs(classes, (last - first, together), (section, sections), run or plans.ROWS * tiles, starts))
         for first, last in zip(bounds, bounds[1:], strict=False)
         for starts in [(first * source, first * target)]
         for section in range(sections)
@@ -379,14 +355,14 @@ def _pixel_plan(geometry, classes, source, target, run):
     )
     tables = [np.concatenate([*lists, np.empty(0, np.int64)]) for lists in tables]
     whole = bounds if sections == 1 and images else ()
-    return make_plan(geometry.work, itemsize, items, tables[:2], tables[2:], bounds=whole)
+    return plans.make_plan(geometry.work, itemsize, items, tables[:2], tables[2:], bounds=whole)
 
 
 def _pixel_jobs(classes, images, section, run, starts):
     """Jobs of one of some sections of a block. images: of the block, and of the tables; starts: in A and C."""
     first_row = first_tap = 0
     for kind in classes:
-        row, end = cut(images[0] * kind.a_rows.size, ROWS, section[1])[section[0] : section[0] + 2]
+        row, end = plans.cut(images[0] * kind.a_rows.size, plans.ROWS, section[1])[section[0] : section[0] + 2]
         for start, job in product(range(row, end, run), kind.jobs):
             moved = job._replace(
                 a_offset=job.a_offset + starts[0],
@@ -396,7 +372,7 @@ def _pixel_jobs(classes, images, section, run, starts):
                 tap_end=first_tap + job.tap_end,
                 c_offset=job.c_offset + starts[1],
             )
-            yield from in_pieces(moved, DEPTH) if job.packed else [moved]
+            yield from plans.in_pieces(moved, DEPTH) if job.packed else [moved]
         first_row += images[1] * kind.a_rows.size
         first_tap += kind.a_taps.size
 
@@ -411,55 +387,35 @@ def partial_count(geometry):
     return min(8, -(-geometry.x_shape[0] // 8))
 
 
-class _Padded(NamedTuple):
-    """x of one image with its border, channels last: height, width and channels, and where the image begins there."""
-
-    full: tuple
-    top: int
-    left: int
-    bordered: bool
-
-    def offsets(self, rows, columns):
-        """Of pixels, in elements, from the first tap of the first pixel of out on."""
-        return np.add.outer(np.asarray(rows) * self.full[1], columns) * self.full[2]
-
-    @property
-    def size(self):
-        return prod(self.full)
-
-
 def _padded(geometry):
-    _, channels, *size = geometry.x_shape
-    reach = [
-        (count - 1) * stride + (taps - 1) * step + 1
-        for count, taps, stride, step in zip(
-            geometry.out_size, geometry.w_shape[2:], geometry.stride, geometry.dilation, strict=True
-        )
+    """Height and width of x with its border: the padding in front, behind it as many zeros as the last tap needs."""
+    axes = zip(
+        geometry.x_shape[2:], geometry.padding, geometry.out_size, geometry.stride, geometry.w_shape[2:],
+        geometry.dilation, strict=True,
+    )  # fmt: skip
+    return [
+        max(side + pad, (count - 1) * stride + (taps - 1) * step + 1) for side, pad, count, stride, taps, step in axes
     ]
-    behind = [max(0, far - pad - side) for far, pad, side in zip(reach, geometry.padding, size, strict=True)]
-    full = [side + pad + more for side, pad, more in zip(size, geometry.padding, behind, strict=True)]
-    return _Padded((*full, channels), *geometry.padding, any((*geometry.padding, *behind)))
 
 
-def _sum_plan(geometry, size, rows, lines, border, image, block, jobs):
+def _sum_plan(geometry, size, rows, lines, border, image, jobs):
     """A plan of partial sums of so many elements, each over a block of images, in order.
 
     rows        tables of A and C
     lines       tables of A and B for one image: a tap is a line of pixels
     border      how images of x are copied
     image       elements of an image in A and in B
-    block       bytes of A and B that should stay in the second cache
     jobs        jobs(first image, row, row_end): templates, whose sums run over the lines of one image
     """
     images, partials, itemsize = geometry.x_shape[0], partial_count(geometry), geometry.itemsize
     large = prod(geometry.w_shape) > LARGE_FILTER
-    steps = LARGE_STEPS if large else LEAST_STEPS
+    block, steps = (4 * BLOCK_BYTES, LARGE_STEPS) if large else (BLOCK_BYTES // 2, LEAST_STEPS)
     bytes_of_image = sum(image) * itemsize
     together = max(1, min(images, block // bytes_of_image, -(-steps // prod(geometry.out_size))))
     taps = len(lines[0])
     run = max(1, BLOCK_BYTES * taps // bytes_of_image)  # lines that are summed at once
     run = run if run < taps else together * taps
-    bounds = cut(len(rows[0]), ROWS, pieces(geometry.work, partials, -(-len(rows[0]) // ROWS)))
+    bounds = plans.cut(len(rows[0]), plans.ROWS, plans.pieces(geometry.work, partials, -(-len(rows[0]) // plans.ROWS)))
     blocks = [block * images // partials for block in range(partials + 1)] if partials else [0]
 
     def jobs_of(number, block, section):
@@ -476,7 +432,7 @@ def _sum_plan(geometry, size, rows, lines, border, image, block, jobs):
                 )
                 copies = {}
                 packed = _packs("filters", job, len(rows[0]), itemsize)
-                yield from in_pieces(job._replace(packed=True), DEPTH) if packed else [job]
+                yield from plans.in_pieces(job._replace(packed=True), DEPTH) if packed else [job]
 
     items = [
         list(jobs_of(number, block, section))
@@ -485,27 +441,26 @@ def _sum_plan(geometry, size, rows, lines, border, image, block, jobs):
     ]
     numbers = np.arange(together)
     tables = [np.add.outer(numbers * step, line).reshape(-1) for step, line in zip(image, lines, strict=True)]
-    return make_plan(geometry.work, itemsize, items, rows, tables, border, together)
+    return plans.make_plan(geometry.work, itemsize, items, rows, tables, border, together)
 
 
 def _summed(geometry):
     """weight_grad with channels in the columns: A = x, B = g."""
     (made, depth, *kernel), (_, channels, height, width) = geometry.w_shape, geometry.x_shape
-    (lines, length), padded, groups = geometry.out_size, _padded(geometry), geometry.groups
-    image, border = lines * length * made, NOTHING
-    if padded.bordered:
-        line = padded.full[1] * channels
-        border = Border(height, width * channels, padded.top, padded.left * channels, padded.full[0], line)
-    taps = (np.arange(size) * step for size, step in zip(kernel, geometry.dilation, strict=True))
-    a_rows = np.add.outer(padded.offsets(*taps), np.arange(depth)).reshape(-1)
-    a_lines = padded.offsets(np.arange(lines) * geometry.stride[0], 0)
-    form, groups = (CHANNELS, 1) if geometry.depthwise else (GATHER, groups)
+    (lines, length), (full, line), groups = geometry.out_size, _padded(geometry), geometry.groups
+    form, groups = (plans.CHANNELS, 1) if geometry.depthwise else (plans.GATHER, geometry.groups)
+    image, source, line, border = lines * length * made, full * line * channels, line * channels, plans.NOTHING
+    if source > height * width * channels:
+        border = plans.Border(height, width * channels, geometry.padding[0], geometry.padding[1] * channels, full, line)
+    taps = [np.arange(size) * step for size, step in zip(kernel, geometry.dilation, strict=True)]
+    a_rows = np.add.outer(np.add.outer(taps[0] * line, taps[1] * channels), np.arange(depth)).reshape(-1)
+    tables = np.arange(lines) * geometry.stride[0] * line, np.arange(lines) * length * made
 
     def jobs(first, row, row_end):
         return [
-            Job(
+            plans.Job(
                 form=form,
-                a_offset=group * depth + (0 if padded.bordered else first * padded.size),
+                a_offset=group * depth + (0 if border.size else first * source),
                 row=row,
                 row_end=row_end,
                 length=length,
@@ -518,34 +473,35 @@ def _summed(geometry):
             for group in range(groups)
         ]
 
-    block = 4 * BLOCK_BYTES if prod(geometry.w_shape) > LARGE_FILTER else BLOCK_BYTES // 2
-    rows, steps = (a_rows, np.arange(a_rows.size) * made), (padded.size, image)
-    return _sum_plan(
-        geometry, prod(geometry.w_shape), rows, (a_lines, np.arange(lines) * length * made), border, steps, block, jobs
-    )
+    rows, size = (a_rows, np.arange(a_rows.size) * made), prod(geometry.w_shape)
+    plan = _sum_plan(geometry, size, rows, tables, border, (source, image), jobs)
+    return Way("channels", plan, partial_count(geometry) * size if partial_count(geometry) > 1 else 0)
 
 
 def _summed_windows(geometry, pixels):
     """weight_grad with taps in the columns: A = g, B = a copy of x, [group of pixels][row][pixel of a window][c]."""
     (made, depth, height, _), (_, _, *size) = geometry.w_shape, geometry.x_shape
-    (lines, length), padded = geometry.out_size, _padded(geometry)
+    (lines, length), (full, _) = geometry.out_size, _padded(geometry)
     window, step = _window(geometry, pixels) * depth, pixels * geometry.stride[1] * depth
     groups, image = -(-length // pixels), lines * length * made
-    border = Border(
-        *(size[0], size[1] * depth, padded.top, padded.left * depth, padded.full[0], window), groups, step, turned=1
+    border = plans.Border(
+        *(size[0], size[1] * depth, geometry.padding[0], geometry.padding[1] * depth, full, window),
+        groups,
+        step,
+        turned=1,
     )
     columns, (whole, rest) = height * window, divmod(length, pixels)
     apart = made * columns + geometry.stride[1] * depth  # from what a tap sums at a pixel to the same at the next
     sums = Sums(pixels * made * columns, pixels, (window, depth, 1, columns, apart))
 
     def jobs(first, row, row_end):
-        job = Job(
+        job = plans.Job(
             a_offset=first * image,
             row=row,
             row_end=row_end,
             length=whole,
             a_step=pixels * made,
-            b_step=padded.full[0] * window,
+            b_step=full * window,
             columns=columns,
         )
         last = min(row_end, rest * made)  # of the group that is not whole
@@ -556,7 +512,5 @@ def _summed_windows(geometry, pixels):
 
     rows = np.arange(pixels * made)
     tables = np.arange(lines) * length * made, np.arange(lines) * geometry.stride[0] * window
-    plan = _sum_plan(
-        geometry, sums.size, (rows, rows * columns), tables, border, (image, border.size), BLOCK_BYTES // 2, jobs
-    )
-    return Way("taps", plan, pixels, sums=sums)
+    plan = _sum_plan(geometry, sums.size, (rows, rows * columns), tables, border, (image, border.size), jobs)
+    return Way("taps", plan, partial_count(geometry) * sums.size, sums=sums)

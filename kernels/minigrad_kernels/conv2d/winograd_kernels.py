@@ -115,9 +115,9 @@ def _spread_part(form, w, channel, channel_end, first, end, scratch, copied, u):
 
 
 @jit
-def _product(memory, rows, columns, length, a, a_rows, a_step, b, b_panel, b_step, c, c_rows, accumulate, tables):
+def _product(memory, rows, columns, length, a, a_rows, a_step, b, b_panel, b_step, c, c_rows, accumulate, none):
     """One matrix product, all of it in scratch memory: panels of B outside, so that they stay in the first cache."""
-    rest, (start, none) = rows % ROWS, tables
+    rest, zero = rows % ROWS, a_rows  # the first of which lies at 0, and so does the one tap of a sum
     whole = rows if rest > 2 * LOW_ROWS else rows - rest
     for column in range(0, columns, 2 * LANES):
         there, here = b + column * b_panel, c + column
@@ -125,25 +125,25 @@ def _product(memory, rows, columns, length, a, a_rows, a_step, b, b_panel, b_ste
             for row in range(0, whole, ROWS):
                 wide_tile(
                     memory, a_rows, a, memory, c_rows, here, row, rows, none, 0,
-                    memory, start, start, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
+                    memory, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
                 )  # fmt: skip
             for row in range(whole, rows, LOW_ROWS):
                 low_tile(
                     memory, a_rows, a, memory, c_rows, here, row, rows, none, 0,
-                    memory, start, start, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
+                    memory, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
                 )  # fmt: skip
         else:
             for row in range(0, rows, ROWS):
                 narrow_tile(
                     memory, a_rows, a, memory, c_rows, here, row, rows, none, 0,
-                    memory, start, start, there, 0, 1, length, a_step, b_step, LANES, accumulate, 0,
+                    memory, zero, zero, there, 0, 1, length, a_step, b_step, LANES, accumulate, 0,
                 )  # fmt: skip
 
 
 @shared
-def correlate(team, shares, forms, items, a_rows, c_rows, start, x, w, none, bias, relu, out, scratch):
+def correlate(team, shares, forms, items, a_rows, c_rows, x, w, none, bias, relu, out, scratch):
     """Forward and input gradient; x, w and out are one-dimensional. Whether all was finite is left in scratch."""
-    form, count, tables = forms[0], items.shape[0], (start, none)
+    form, count = forms[0], items.shape[0]
     for own in share(shares, team):
         base, finite, held = own * form.share, 1, -1
         u, m, copied = base + form.u_at, base + form.m_at, base + form.taps_at
@@ -161,7 +161,7 @@ def correlate(team, shares, forms, items, a_rows, c_rows, start, x, w, none, bia
                         _product(
                             scratch, item.tile_end - item.tile, k_end - k, c_end - c,
                             base + f * form.v_step, a_rows, 1, u + f * form.u_step, form.chunk, 2 * LANES,
-                            m + f * form.m_step + k - item.filter, c_rows, c > 0, tables,
+                            m + f * form.m_step + k - item.filter, c_rows, c > 0, none,
                         )  # fmt: skip
             finite &= _gather_result(
                 form, item.tile, item.tile_end, item.filter, item.filter_end, scratch, base, bias, relu, out
@@ -184,9 +184,9 @@ def _gather_part(form, item, scratch, base, dw, at):
 
 
 @shared
-def sum_filter(team, shares, forms, items, a_rows, c_rows, start, partials, x, g, none, dw, scratch):
+def sum_filter(team, shares, forms, items, a_rows, c_rows, partials, x, g, none, dw, scratch):
     """Weight gradient, or its partial sums one after the other; arrays are one-dimensional."""
-    form, count, tables = forms[0], items.shape[0], (start, none)
+    form, count = forms[0], items.shape[0]
     for own in share(shares, team):
         base, finite = own * form.share, 1
         u, m = base + form.u_at, base + form.m_at
@@ -201,7 +201,7 @@ def sum_filter(team, shares, forms, items, a_rows, c_rows, start, partials, x, g
                     _product(
                         scratch, channels, filters, tile_end - tile,
                         base + f * form.v_step, a_rows, form.v_tile, m + f * form.m_step, 1, form.m_tile,
-                        u + f * form.u_step, c_rows, tile > item.tile, tables,
+                        u + f * form.u_step, c_rows, tile > item.tile, none,
                     )  # fmt: skip
             at = number * partials // count * (dw.size // partials)
             finite &= _gather_part(form, item, scratch, base, dw, at)

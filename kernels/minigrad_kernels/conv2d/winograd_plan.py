@@ -62,7 +62,6 @@ class Winograd(NamedTuple):
     items: np.ndarray  # of ITEM: bounds of tiles and filters; for dw of tiles, channels and filters
     a_rows: np.ndarray  # tables of a product
     c_rows: np.ndarray
-    start: np.ndarray
     partials: int  # how many sums dw is of
     shares: int
     leading: int  # elements of workspace for the partial sums, none where there is one
@@ -144,7 +143,7 @@ def _plan(geometry, form, items, a_rows, c_rows, partials=1):
     shares = min(geometry.threads if geometry.work >= SHARED_WORK else 1, len(items))
     leading = partials * prod(geometry.w_shape) if partials > 1 else 0
     items = np.array([sum(item, ()) for item in items], ITEM)
-    return Winograd(form, items, a_rows, c_rows, np.zeros(1, np.int64), partials, shares, leading)
+    return Winograd(form, items, a_rows, c_rows, partials, shares, leading)
 
 
 def _pieces(count, threads):
@@ -207,7 +206,7 @@ def correlated(plan, x, w, bias, relu, out, workspace):
     scratch = aligned(workspace, x.dtype)
     none = scratch[:0]
     bias = none if bias is None else alias(bias)
-    correlate.on(plan.shares, plan.shares, *plan[:5], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
+    correlate.on(plan.shares, plan.shares, *plan[:4], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
     return _finite(plan, scratch)
 
 
@@ -216,5 +215,5 @@ def summed(plan, g, x, dw, workspace):
     memory = aligned(workspace, g.dtype)
     scratch = memory[plan.leading :]
     target = memory[: plan.leading] if plan.leading else dw
-    sum_filter.on(plan.shares, plan.shares, *plan[:6], flat(x), flat(g), scratch[:0], target, scratch)
+    sum_filter.on(plan.shares, plan.shares, *plan[:5], flat(x), flat(g), scratch[:0], target, scratch)
     return _finite(plan, scratch)
