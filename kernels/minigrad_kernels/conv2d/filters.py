@@ -7,8 +7,6 @@ from ..toolchain.product import flat
 
 __all__ = ["add_parts", "finite", "fold", "spread", "turned"]
 
-LARGEST = {4: np.finfo(np.float32).max, 8: np.finfo(np.float64).max}
-
 
 @jit
 def spread(w, picks, out):
@@ -29,7 +27,7 @@ def _within(x, largest):
 
 def finite(x):
     """Whether a 1-D array holds neither infinity nor NaN."""
-    return _within(x, LARGEST[x.itemsize])
+    return _within(x, np.finfo(x.dtype).max)
 
 
 def turned(w, row, out):

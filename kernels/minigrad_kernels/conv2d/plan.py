@@ -42,8 +42,8 @@ from ..toolchain import jobs as plans
 __all__ = ["Sums", "Way", "partial_count", "tile_cost", "ways"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
-FAR = {"pixels": 1024, "filters": 512}  # bytes between rows of B from which on they are packed; see `_packed`
-LEAST_TILES = {"pixels": 2, "filters": 4}  # of rows, from which on packing pays
+FAR = 512  # bytes between rows of B from which on they are packed
+LEAST_TILES = 4  # of rows, from which on packing pays
 FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
 DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
 SCATTERED_ROWS = 4 * plans.ROWS  # whose part of dx should stay in the first cache
@@ -103,7 +103,7 @@ def tile_cost(rows, columns, itemsize):
 
 def _plain(geometry):
     """Whether columns may mean something else than channels."""
-    return geometry.groups == 1 and geometry.dilation[1] == 1
+    return geometry.groups == 1 and geometry.dilation[1] == 1 and geometry.work > 0
 
 
 def _pixels(geometry):
@@ -127,14 +127,17 @@ def _window(geometry, pixels):
 
 def _scatters(geometry):
     """Whether input_grad takes "taps"."""
-    (images, depth, height, width), (made, _, *kernel) = geometry.x_shape, geometry.w_shape
-    length, down = geometry.out_size[1], made * kernel[0] / geometry.stride[0]
-    if not _plain(geometry) or images * height * length > MOST_PRODUCTS * SCATTERED_ROWS:
+    (images, depth, height, width), length = geometry.x_shape, geometry.out_size[1]
+    rows, columns = images * height, geometry.w_shape[3] * depth
+    if not _plain(geometry) or rows * length > MOST_PRODUCTS * SCATTERED_ROWS:
         return False
-    gathered = tile_cost(images * height * width, depth, geometry.itemsize)
-    gathered *= down * kernel[1] / geometry.stride[1] + plans.TILE_STEPS
-    scattered = length * tile_cost(images * height, kernel[1] * depth, geometry.itemsize)
-    return scattered * (down + plans.TILE_STEPS + plans.ACCUMULATE_STEPS) < WORTH * gathered
+
+    def cost(products, rows, columns, setting_up):
+        steps = geometry.work / (products * rows * columns)
+        return products * tile_cost(rows, columns, geometry.itemsize) * (steps + setting_up)
+
+    gathered = cost(1, rows * width, depth, plans.TILE_STEPS)
+    return cost(length, rows, columns, plans.TILE_STEPS + plans.ACCUMULATE_STEPS) < WORTH * gathered
 
 
 def _windows(geometry):
@@ -170,9 +173,8 @@ class _Reads(NamedTuple):
 def _forward_reads(geometry, axis):
     """How out reads x: always the whole filter."""
     places, taps = np.arange(geometry.out_size[axis]), np.arange(geometry.w_shape[2 + axis])
-    return [
-        _Reads(places, places * geometry.stride[axis] - geometry.padding[axis], taps * geometry.dilation[axis], taps)
-    ]
+    bases = places * geometry.stride[axis] - geometry.padding[axis]
+    return [_Reads(places, bases, taps * geometry.dilation[axis], taps)]
 
 
 def _input_reads(geometry, axis):
@@ -252,7 +254,7 @@ def _classes(product_of, images, groups, itemsize):
         b_taps = np.add.outer(vertical.taps * product_of.b_row, taps * product_of.b_tap)
         if product_of.joined and taps.size and np.all(np.diff(horizontal.shifts) == 1):
             job, a_taps, b_taps = job._replace(length=job.length * taps.size), a_taps[:, :1], b_taps[:, :1]
-        packed = _packs("pixels", job, images * a_rows.size, itemsize) and a_taps.size > 0
+        packed = _packs(job, images * a_rows.size, itemsize) and a_taps.size > 0
         jobs = [
             job._replace(
                 a_offset=group * job.length,
@@ -318,11 +320,11 @@ def _scattered(geometry):
     return Way("taps", plan, down * made * row, row=row)
 
 
-def _packs(kind, job, rows, itemsize):
+def _packs(job, rows, itemsize):
     """Whether B goes into a panel: where a tile cannot read it, or its rows lie far apart and serve many of A."""
     if job.form == plans.CHANNELS:
         return False
-    return job.b_column > 1 or (job.b_step * itemsize >= FAR[kind] and rows >= LEAST_TILES[kind] * plans.ROWS)
+    return job.b_column > 1 or (job.b_step * itemsize >= FAR and rows >= LEAST_TILES * plans.ROWS)
 
 
 def _pixel_plan(geometry, classes, source, target, run):
@@ -389,13 +391,12 @@ def partial_count(geometry):
 
 def _padded(geometry):
     """Height and width of x with its border: the padding in front, behind it as many zeros as the last tap needs."""
-    axes = zip(
-        geometry.x_shape[2:], geometry.padding, geometry.out_size, geometry.stride, geometry.w_shape[2:],
-        geometry.dilation, strict=True,
-    )  # fmt: skip
-    return [
-        max(side + pad, (count - 1) * stride + (taps - 1) * step + 1) for side, pad, count, stride, taps, step in axes
-    ]
+    full = []
+    for axis, pad in enumerate(geometry.padding):
+        reach = (geometry.out_size[axis] - 1) * geometry.stride[axis]
+        reach += (geometry.w_shape[2 + axis] - 1) * geometry.dilation[axis] + 1
+        full.append(max(pad + geometry.x_shape[2 + axis], reach))
+    return full
 
 
 def _sum_plan(geometry, size, rows, lines, border, image, jobs):
@@ -421,18 +422,16 @@ def _sum_plan(geometry, size, rows, lines, border, image, jobs):
     def jobs_of(number, block, section):
         for first in range(*block, together):
             count = min(together, block[1] - first)
-            copies = dict(copies=count, copy_from=first * prod(geometry.x_shape[1:])) if border.size else {}
+            if border.size:
+                yield plans.Job(copies=count, copy_from=first * prod(geometry.x_shape[1:]))
             for tap, job in product(range(0, count * taps, run), jobs(first, *section)):
-                job = job._replace(
-                    **copies,
+                moved = job._replace(
                     tap=tap,
                     tap_end=min(tap + run, count * taps),
                     c_offset=number * size + job.c_offset,
                     accumulate=job.accumulate or first > block[0] or tap > 0,
                 )
-                copies = {}
-                packed = _packs("filters", job, len(rows[0]), itemsize)
-                yield from plans.in_pieces(job._replace(packed=True), DEPTH) if packed else [job]
+                yield from plans.in_pieces(moved, DEPTH) if job.packed else [moved]
 
     items = [
         list(jobs_of(number, block, section))
@@ -456,19 +455,18 @@ def _summed(geometry):
     a_rows = np.add.outer(np.add.outer(taps[0] * line, taps[1] * channels), np.arange(depth)).reshape(-1)
     tables = np.arange(lines) * geometry.stride[0] * line, np.arange(lines) * length * made
 
+    job = plans.Job(form=form, length=length, a_step=geometry.stride[1] * channels, b_step=made, columns=made // groups)
+    job = job._replace(packed=_packs(job, a_rows.size, geometry.itemsize))
+
     def jobs(first, row, row_end):
+        start = 0 if border.size else first * source
         return [
-            plans.Job(
-                form=form,
-                a_offset=group * depth + (0 if border.size else first * source),
+            job._replace(
+                a_offset=start + group * depth,
                 row=row,
                 row_end=row_end,
-                length=length,
-                a_step=geometry.stride[1] * channels,
-                b_offset=first * image + group * (made // groups),
-                b_step=made,
-                c_offset=group * (made // groups),
-                columns=made // groups,
+                b_offset=first * image + group * job.columns,
+                c_offset=group * job.columns,
             )
             for group in range(groups)
         ]

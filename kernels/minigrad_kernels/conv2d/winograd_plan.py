@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..toolchain import alias
-from ..toolchain.jobs import NARROW, ROWS, SHARED_WORK, TILE_STEPS
+from ..toolchain.jobs import ROWS, SHARED_WORK, TILE_STEPS
 from ..toolchain.product import ALIGNMENT, aligned, flat
 from .plan import partial_count, tile_cost
 from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
@@ -34,9 +34,12 @@ CHUNK, SECTION = 128, 64  # channels that are summed at once, and filters of a p
 
 # When it pays; fitted to the times of layers drawn at random, with vectors of 8 lanes, on two threads.
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
-LEAST_CHANNELS = 3  # read or made
-TRANSFORM, SUM = 150, 8  # what a transform of a tile's channel costs, and what a sum does beside its products
-WORTH = 0.8  # of the multiplications of the direct way
+LEAST_CHANNELS = 8  # read or made
+TRANSFORM, SUM = (
+    150 / (ROWS * 2 * LANES),
+    8,
+)  # what a transform of a tile's channel costs, and the end of a sum, in steps
+WORTH = 0.8  # of the steps of the direct way
 
 # What a kernel needs to know. The source is what tiles of 6x6 are cut from, the result what tiles of 4x4 make. Pairs
 # are vertical and horizontal; offsets count elements, from the start of a thread's scratch memory. A record, not a
@@ -89,18 +92,17 @@ def _tiles(size):
 def _pays(direction, geometry):
     """By shape alone, so that bits do not depend on the number of threads."""
     made, read = geometry.w_shape[:2] if direction != "input_grad" else geometry.w_shape[1::-1]
-    pixels = geometry.x_shape[2:] if direction == "input_grad" else geometry.out_size
-    tiles = prod(_tiles(pixels))
-    if geometry.x_shape[0] * tiles < LEAST_TILES or min(made, read) < LEAST_CHANNELS:
+    size, images = geometry.x_shape[2:] if direction == "input_grad" else geometry.out_size, geometry.x_shape[0]
+    tiles, pixels = images * prod(_tiles(size)), images * prod(size)
+    if tiles < LEAST_TILES or min(made, read) < LEAST_CHANNELS:
         return False
-    wide, rest = divmod(made, 2 * LANES)
-    columns = 2 * LANES * (wide + (NARROW if 0 < rest <= LANES else rest > 0))
-    cost = tiles * (SQUARE * columns * (read + SUM) + TRANSFORM * (read + made))
     if direction == "weight_grad":
-        direct = tile_cost(9 * read, made, ITEMSIZE) * (prod(pixels) + TILE_STEPS)
+        cost = SQUARE * tile_cost(read + SUM, made, ITEMSIZE) * tiles
+        direct = tile_cost(9 * read, made, ITEMSIZE) * (pixels + images * TILE_STEPS)
     else:
-        direct = tile_cost(prod(pixels), made, ITEMSIZE) * (9 * read + TILE_STEPS)
-    return cost <= WORTH * direct * ROWS * 2 * LANES
+        cost = SQUARE * tile_cost(tiles, made, ITEMSIZE) * (read + SUM)
+        direct = tile_cost(pixels, made, ITEMSIZE) * (9 * read + TILE_STEPS)
+    return cost + TRANSFORM * tiles * (read + made) < WORTH * direct
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
