@@ -130,25 +130,20 @@ def _input_grad(ways, g, w, dx, workspace):
 
 
 def _weight_grad(ways, g, x, dw, workspace):
-    total, sums = flat(dw), None
+    total, way = flat(dw), ways.setups[0].way
     if not x.size:
         total[:] = 0
         return
     if ways.winograd and summed(ways.winograd, g, x, total, workspace):
-        partials = aligned(workspace, g.dtype)[: ways.winograd.leading]
+        steps, parts = (), aligned(workspace, g.dtype)[: ways.winograd.leading]
     else:
-        setup = ways.setups[0]
-        sums = setup.way.sums
-        partials, scratch = _carve(setup, workspace, g)
-        target = partials if partials.size else total
-        setup.run(flat(x), flat(g), scratch[:0], False, target, scratch)
-    if not partials.size:
-        return
-    partials = partials.reshape(-1, sums.size if sums else total.size)
-    if len(partials) > 1:
-        add_parts(partials, partials[0] if sums else total)
-    if sums:
-        fold(partials[0], sums.pixels, sums.steps, dw.transpose(FILTER))
+        steps, (parts, scratch) = way.steps, _carve(ways.setups[0], workspace, g)
+        ways.setups[0].run(flat(x), flat(g), scratch[:0], False, parts if parts.size else total, scratch)
+    if parts.size:
+        parts = parts.reshape(way.parts, -1)
+        add_parts(parts, parts[0] if steps else total)
+    if steps:
+        fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
 
 
 # ---- with pooling ----------------------------------------------------------------------------------------------------

@@ -11,10 +11,9 @@ __all__ = ["add_parts", "finite", "fold", "spread", "turned"]
 @jit
 def spread(w, picks, out):
     """The spread filter: w[picks[k]], or 0 where that is -1."""
-    zero = w.dtype.type(0)
     for k in range(picks.size):
         place = picks[k]
-        out[k] = zero if place < 0 else w[place]
+        out[k] = 0 if place < 0 else w[place]
 
 
 @jit
@@ -39,13 +38,14 @@ def turned(w, row, out):
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
 def add_parts(partials, total):
-    """The sum of the rows of `partials`, in their order."""
-    np.add.reduce(partials, out=total)
+    """The sum of the rows of `partials`, in their order; the total may be the first of them."""
+    if len(partials) > 1:
+        np.add.reduce(partials, out=total)
 
 
 @jit
 def fold(sums, pixels, steps, dw):
-    """dw, [p][q][c][o], from a partial sum; see plan.Sums."""
+    """dw, [p][q][c][o], from a partial sum; see plan.Way."""
     for p in range(dw.shape[0]):
         for q in range(dw.shape[1]):
             for c in range(dw.shape[2]):

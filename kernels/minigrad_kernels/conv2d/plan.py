@@ -31,7 +31,7 @@ padding is neither read nor multiplied; weight_grad, whose rows read different p
 Which way is taken, and how a sum is split, depends on shapes alone, never on the number of threads.
 """
 
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import NamedTuple
 
@@ -39,11 +39,11 @@ import numpy as np
 
 from ..toolchain import jobs as plans
 
-__all__ = ["Sums", "Way", "partial_count", "tile_cost", "ways"]
+__all__ = ["Way", "partial_count", "tile_cost", "ways"]
 
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
 FAR = 512  # bytes between rows of B from which on they are packed
-LEAST_TILES = 4  # of rows, from which on packing pays
+LEAST_TILES, ODD_TILES = 4, 16  # of rows, from which on packing pays; where vectors lie across lines of the cache
 FAR_TILES = 16  # of rows, that a packed block of B serves at least where there are so many
 DEPTH = 256  # of a packed sum, whose panel then stays in the first cache
 SCATTERED_ROWS = 4 * plans.ROWS  # whose part of dx should stay in the first cache
@@ -54,27 +54,22 @@ LARGE_FILTER = 1 << 16  # elements of dw from which it stays in no cache, and pa
 WORTH = 0.9  # of the cost of "channels", what another meaning of columns must not exceed
 
 
-class Sums(NamedTuple):
-    """How a partial sum of weight_grad lies: dw[p, q, c, o] is the sum over j below `pixels` of the elements at
+class Way(NamedTuple):
+    """A plan, and how its B or C differs from the arrays of the call.
+
+    With steps, dw[p, q, c, o] is the sum over j below `pixels` of the elements of the sum of all parts at
 
     steps[0] * p + steps[1] * q + steps[2] * c + steps[3] * o + steps[4] * j
     """
 
-    size: int
-    pixels: int
-    steps: tuple
-
-
-class Way(NamedTuple):
-    """A plan, and how its B or C differs from the arrays of the call."""
-
     columns: str  # what they mean
     plan: plans.Plan
     leading: int = 0  # elements of workspace in front of the plan's: of B and a bias, or of partial sums
-    pixels: int = 1  # of "pixels": how many share the columns
+    pixels: int = 1  # how many share the columns, or the rows of "taps" in weight_grad
     picks: np.ndarray | None = None  # of "pixels": the place in w of each element of the spread filter, or -1
     row: int = 0  # of "taps" in input_grad: elements from a row of the filter, [p][o][q][c], to the next
-    sums: Sums | None = None  # of "taps" in weight_grad
+    parts: int = 1  # of dw, the sums over blocks of images
+    steps: tuple = ()  # of "taps" in weight_grad: how a part lies
 
 
 def ways(direction, geometry):
@@ -284,12 +279,11 @@ def _spread(geometry, pixels):
     shifts = np.arange(window)
     # The last group of a row may make pixels of the one before again.
     places = np.minimum(np.arange(0, size[1], pixels), size[1] - pixels)
-    across = [_Reads(places, places * stride - geometry.padding[1], shifts, shifts)]
     columns = pixels * made
     job = plans.Job(length=depth, b_step=columns, columns=columns)
     plane = depth * columns
     product_of = _channels("forward", geometry)._replace(job=job, b_row=window * plane, b_tap=plane)
-    product_of.reads[1] = across
+    product_of.reads[1] = [_Reads(places, places * stride - geometry.padding[1], shifts, shifts)]
     picks = np.full((height, window, depth, pixels, made), -1, np.int64)
     stored = np.arange(prod(geometry.w_shape)).reshape(height, width, depth, made)
     for pixel in range(pixels):
@@ -321,10 +315,10 @@ def _scattered(geometry):
 
 
 def _packs(job, rows, itemsize):
-    """Whether B goes into a panel: where a tile cannot read it, or its rows lie far apart and serve many of A."""
-    if job.form == plans.CHANNELS:
-        return False
-    return job.b_column > 1 or (job.b_step * itemsize >= FAR and rows >= LEAST_TILES * plans.ROWS)
+    """Whether B goes into a panel: where no tile can read it, or tiles of many rows of A would read it slowly."""
+    far, odd = job.b_step * itemsize >= FAR, job.b_step * itemsize % plans.VECTOR_BYTES
+    repays = (far and rows >= LEAST_TILES * plans.ROWS) or (odd and rows >= ODD_TILES * plans.ROWS)
+    return job.form != plans.CHANNELS and (job.b_column > 1 or repays)
 
 
 def _pixel_plan(geometry, classes, source, target, run):
@@ -335,16 +329,14 @@ def _pixel_plan(geometry, classes, source, target, run):
     images, itemsize = geometry.x_shape[0], geometry.itemsize
     rows = sum(kind.a_rows.size for kind in classes)
     packed = any(kind.jobs[-1].packed for kind in classes)
-    block = BLOCK_BYTES << packed
-    together = max(1, min(images // 4, block // (max(source, target) * itemsize)))
-    blocks = -(-images // together)
-    blocks = min(images, -(-blocks // geometry.threads) * geometry.threads)
-    bounds = [block * images // blocks for block in range(blocks + 1)] if blocks else [0]
+    together = max(1, min(images // 4, (BLOCK_BYTES << packed) // (max(source, target) * itemsize)))
+    blocks = min(images, -(-images // (together * geometry.threads)) * geometry.threads)
+    bounds = plans.cut(images, 1, max(1, blocks))
     sections = plans.pieces(geometry.work, blocks, -(-together * rows // plans.ROWS), geometry.threads)
     tiles = max(FAR_TILES if packed else 1, BLOCK_BYTES // 2 * rows // (plans.ROWS * max(1, source) * itemsize))
     items = [
         list(_pixel_jobs(classes, (last - first, together), (section, sections), run or plans.ROWS * tiles, starts))
-        for first, last in zip(bounds, bounds[1:], strict=False)
+        for first, last in pairwise(bounds)
         for starts in [(first * source, first * target)]
         for section in range(sections)
     ]
@@ -356,7 +348,7 @@ def _pixel_plan(geometry, classes, source, target, run):
         [kind.b_taps for kind in classes],
     )
     tables = [np.concatenate([*lists, np.empty(0, np.int64)]) for lists in tables]
-    whole = bounds if sections == 1 and images else ()
+    whole = bounds if sections == 1 else ()
     return plans.make_plan(geometry.work, itemsize, items, tables[:2], tables[2:], bounds=whole)
 
 
@@ -417,7 +409,7 @@ def _sum_plan(geometry, size, rows, lines, border, image, jobs):
     run = max(1, BLOCK_BYTES * taps // bytes_of_image)  # lines that are summed at once
     run = run if run < taps else together * taps
     bounds = plans.cut(len(rows[0]), plans.ROWS, plans.pieces(geometry.work, partials, -(-len(rows[0]) // plans.ROWS)))
-    blocks = [block * images // partials for block in range(partials + 1)] if partials else [0]
+    blocks = pairwise(plans.cut(images, 1, max(1, partials)))
 
     def jobs_of(number, block, section):
         for first in range(*block, together):
@@ -434,9 +426,7 @@ def _sum_plan(geometry, size, rows, lines, border, image, jobs):
                 yield from plans.in_pieces(moved, DEPTH) if job.packed else [moved]
 
     items = [
-        list(jobs_of(number, block, section))
-        for number, block in enumerate(zip(blocks, blocks[1:], strict=False))
-        for section in zip(bounds, bounds[1:], strict=False)
+        list(jobs_of(number, block, section)) for number, block in enumerate(blocks) for section in pairwise(bounds)
     ]
     numbers = np.arange(together)
     tables = [np.add.outer(numbers * step, line).reshape(-1) for step, line in zip(image, lines, strict=True)]
@@ -473,7 +463,8 @@ def _summed(geometry):
 
     rows, size = (a_rows, np.arange(a_rows.size) * made), prod(geometry.w_shape)
     plan = _sum_plan(geometry, size, rows, tables, border, (source, image), jobs)
-    return Way("channels", plan, partial_count(geometry) * size if partial_count(geometry) > 1 else 0)
+    parts = partial_count(geometry)
+    return Way("channels", plan, parts * size if parts > 1 else 0, parts=parts)
 
 
 def _summed_windows(geometry, pixels):
@@ -490,7 +481,6 @@ def _summed_windows(geometry, pixels):
     )
     columns, (whole, rest) = height * window, divmod(length, pixels)
     apart = made * columns + geometry.stride[1] * depth  # from what a tap sums at a pixel to the same at the next
-    sums = Sums(pixels * made * columns, pixels, (window, depth, 1, columns, apart))
 
     def jobs(first, row, row_end):
         job = plans.Job(
@@ -508,7 +498,8 @@ def _summed_windows(geometry, pixels):
         moved = dict(a_offset=job.a_offset + whole * job.a_step, b_offset=whole * job.b_step)
         return [job, job._replace(row_end=last, length=1, accumulate=1, **moved)]
 
-    rows = np.arange(pixels * made)
+    rows, size = np.arange(pixels * made), pixels * made * columns
     tables = np.arange(lines) * length * made, np.arange(lines) * geometry.stride[0] * window
-    plan = _sum_plan(geometry, sums.size, (rows, rows * columns), tables, border, (image, border.size), jobs)
-    return Way("taps", plan, partial_count(geometry) * sums.size, sums=sums)
+    plan = _sum_plan(geometry, size, (rows, rows * columns), tables, border, (image, border.size), jobs)
+    parts = partial_count(geometry)
+    return Way("taps", plan, parts * size, pixels, parts=parts, steps=(window, depth, 1, columns, apart))

@@ -14,6 +14,7 @@ return False and the direct convolution does it again, so that NaN and infinity 
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
 
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -117,7 +118,7 @@ def _ranges(count, step, pieces):
     steps = -(-count // step)
     pieces = max(1, min(pieces, steps))
     bounds = [min(count, piece * steps // pieces * step) for piece in range(pieces + 1)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 def _odd(count):
@@ -185,8 +186,7 @@ def _filter_plan(geometry):
     sections, chunks = -(-filters // SECTION), -(-channels // CHUNK)
     chunks *= _pieces(partials * sections * chunks, geometry.threads)
     chunks, sections = _ranges(channels, LANES, chunks), _ranges(filters, LANES, sections)
-    bounds = [part * images // partials * tiles for part in range(partials + 1)]
-    blocks = list(zip(bounds, bounds[1:], strict=False))
+    blocks = [(first * tiles, end * tiles) for first, end in _ranges(images, 1, partials)]
     chunk, section = _up(_largest(chunks), LANES), _up(_largest(sections), LANES)
     form = _form("weight_grad", geometry, min(BLOCK_TILES, _largest(blocks)), chunk, section, section)
     items = [(block, channels, filters) for block in blocks for channels in chunks for filters in sections]
