@@ -1,4 +1,4 @@
-"""Writes the code that tour.md shows anew, as it stands in the sources: python examples/docs/tour.py
+"""Writes the code that tour.md and conv2d-cpu.md show anew, as it stands in the sources: python examples/docs/tour.py
 
 A mark names a file, and a function, class or method in it, or a primitive, which is shown with its gradient rules:
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("tour.md")
+PAGES = (PAGE, PAGE.with_name("conv2d-cpu.md"))
 MARK = re.compile(r"(<!-- (\S+\.py) (\S+) -->\n)(?:```python\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
 
 
@@ -38,4 +39,5 @@ def filled(page):
 
 
 if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
+    for page in PAGES:
+        page.write_text(filled(page.read_text()))

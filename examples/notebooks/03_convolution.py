@@ -483,8 +483,8 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 
 # %% [markdown]
 # For training that is a good bargain: the errors stay far below the size of the results, and a gradient from a batch is
-# a noisy estimate anyway. So it is on by default where shapes promise a gain, and never used in float64. Larger filters
-# are sums of pieces of 3 x 3 or 4 x 4 taps, and with a stride of 2 each piece takes every second tap.
+# a noisy estimate anyway. So it is on by default for 3 x 3 filters with stride 1 where shapes promise a gain, and never
+# used in float64.
 #
 # ## In the library
 #
@@ -492,12 +492,10 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 # |---|---|
 # | the formula | [`reference.py`](../../kernels/minigrad_kernels/conv2d/reference.py), with all settings |
 # | the trio | [`minigrad/ops/conv.py`](../../minigrad/ops/conv.py): three rules of two gradients each |
-# | implicit product, CPU | [`pixel_plan.py`](../../kernels/minigrad_kernels/conv2d/pixel_plan.py): rows are pixels |
+# | implicit product, CPU | [`plan.py`](../../kernels/minigrad_kernels/conv2d/plan.py), [its page](../docs/conv2d-cpu.md) |
 # | one thread a result, GPU | [`cuda_plain.py`](../../kernels/minigrad_kernels/conv2d/cuda_plain.py) |
 # | implicit product, GPU | [`cuda_gemm.py`](../../kernels/minigrad_kernels/conv2d/cuda_gemm.py) |
-# | Winograd: tiles | [`winograd_plan.py`](../../kernels/minigrad_kernels/conv2d/winograd_plan.py) |
-# | Winograd: filters in pieces | [`winograd_pieces.py`](../../kernels/minigrad_kernels/conv2d/winograd_pieces.py) |
-# | Winograd: when it pays | [`winograd_choice.py`](../../kernels/minigrad_kernels/conv2d/winograd_choice.py) |
+# | Winograd: tiles, and when it pays | [`winograd_plan.py`](../../kernels/minigrad_kernels/conv2d/winograd_plan.py) |
 #
 # ## Exercises
 #

@@ -188,8 +188,8 @@ REFUSALS = [
     Refusal(
         "conv2d workspace",
         lambda: conv2d.input_grad(
-            np.ones((1, 1, 1, 1), "f"),
-            np.ones((1, 1, 1, 1), "f"),
+            np.ones((1, 2, 1, 1), "f"),
+            np.ones((2, 1, 1, 1), "f"),
             (1, 1),
             (0, 0),
             (1, 1),

@@ -1,82 +1,112 @@
-"""Winograd convolution: how tiles, taps, channels and filters are shared out.
+"""Winograd convolution on the CPU: when a call goes this way, how its work is shared out, and its launch.
 
-An output is cut into tiles of m x m pixels, each made from 6x6 pixels of input (a tile may reach beyond an edge). In
-the domain of frequencies the convolution with r x r taps, r = 7 - m, is 36 matrix products, tiles x channels by
-channels x filters: 36/m^2 multiplications for each output, channel and filter, not r^2. A filter of more taps is a sum
-of pieces, see winograd_pieces.py; they are added in the domain of frequencies.
+For 3x3 filters, stride 1, float32, without dilation and groups. The result is cut into tiles of 4x4 pixels, each made
+from 6x6 pixels of the source (a tile may reach beyond an edge). In the domain of frequencies a convolution is 36 matrix
+products, tiles x channels by channels x filters: 2.25 multiplications for each pixel, channel and filter, not 9.
 
 A thread holds in its second cache the frequencies of a block of tiles, V, those of a part of the filter, U, and their
-products, M; they are made where they are needed and never lie in memory as a whole. A part of the filter is a piece
-of it, for some channels and filters.
+products, M; they are made where they are needed and never lie in memory as a whole.
+
+Winograd mixes the values of a tile, so one infinity or NaN would reach results that do not read it, and large numbers
+overflow sooner. The kernels say whether all that they made was finite; where it was not, `correlated` and `summed`
+return False and the direct convolution does it again, so that NaN and infinity appear exactly where they belong.
+
+Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
 
-from itertools import product
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
-from .filter_plan import partial_count
-from .winograd_pieces import SQUARE
+from ..toolchain import alias
+from ..toolchain.jobs import ROWS, SHARED_WORK, TILE_STEPS
+from ..toolchain.product import ALIGNMENT, aligned, flat
+from .plan import partial_count, tile_cost
+from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
 
-__all__ = ["ITEMSIZE", "LANES", "Plan", "correlation_plan", "filter_plan"]
+__all__ = ["Winograd", "correlated", "plan_of", "summed"]
 
 ITEMSIZE = 4
-LANES = VECTOR_BYTES // ITEMSIZE
 BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, and few enough for the cache
 LARGE_TILES = 72  # the same where the filter has many parts, each of which a block transforms anew
-CHUNK, SECTION = 128, 64  # channels, of pieces that are summed at once, and filters of a part of the filter
+CHUNK, SECTION = 128, 64  # channels that are summed at once, and filters of a part of the filter
 
+# When it pays; fitted to the times of layers drawn at random, with vectors of 8 lanes, on two threads.
+LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
+LEAST_CHANNELS = 8  # read or made
+TRANSFORM, SUM = (
+    150 / (ROWS * 2 * LANES),
+    8,
+)  # what a transform of a tile's channel costs, and the end of a sum, in steps
+WORTH = 0.8  # of the steps of the direct way
 
-# What a kernel needs to know of a geometry. The source is what tiles of 6x6 are cut from, with its channels; the
-# result, cut into tiles, has filters. Pairs are vertical and horizontal; made to tap_step are those of the axes of a
-# Grid. Offsets count elements, from the start of a thread's scratch memory. A record, not a tuple: to hand on a tuple
-# of so many numbers takes long to compile.
+# What a kernel needs to know. The source is what tiles of 6x6 are cut from, the result what tiles of 4x4 make. Pairs
+# are vertical and horizontal; offsets count elements, from the start of a thread's scratch memory. A record, not a
+# tuple: to hand on a tuple of so many numbers takes long to compile.
 PAIR = np.int64, 2
+NUMBERS = (
+    "channels filters turned block chunk section v_tile v_step u_at u_step m_at m_tile m_step taps_at spare_at "
+    "finite_at share"
+)
 FORM = np.dtype(
     [
-        ("source", *PAIR),  # height, width
-        ("channels", np.int64),
-        ("result", *PAIR),  # height, width
-        ("filters", np.int64),
-        ("made", *PAIR),
-        ("first", *PAIR),
-        ("spacing", *PAIR),
-        ("step", *PAIR),
-        ("tap_step", *PAIR),
-        ("filter_width", np.int64),  # in taps
-        ("tiles", *PAIR),  # of an image
-        ("transposed", np.int64),  # the filter is read with its two channels exchanged
-        ("block", np.int64),  # tiles
-        ("chunk", np.int64),  # channels
-        ("section", np.int64),  # filters
-        ("v_tile", np.int64),  # from a tile to the next
-        ("v_step", np.int64),  # from a frequency to the next
-        ("u_at", np.int64),
-        ("u_step", np.int64),
-        ("m_at", np.int64),
-        ("m_tile", np.int64),
-        ("m_step", np.int64),
-        ("taps_at", np.int64),
-        ("spare_at", np.int64),  # a vector that nobody reads
-        ("finite_at", np.int64),  # 1 or 0: whether all results were finite
-        ("share", np.int64),
+        *((name, *PAIR) for name in ("source", "result", "shift", "tiles")),
+        *((name, np.int64) for name in NUMBERS.split()),
     ]
 )
+ITEM = np.dtype([(f"{name}{end}", np.int64) for name in ("tile", "channel", "filter") for end in ("", "_end")])
 
 
-class Plan(NamedTuple):
-    """Rows of items are bounds: of tiles and of filters; for dw of tiles, channels and filters."""
+class Winograd(NamedTuple):
+    """A plan; the workspace is `leading` elements, then scratch memory of each thread that takes part."""
 
-    taps: tuple  # r zeros: their number is known to the compiler
     form: np.ndarray  # one FORM
-    items: np.ndarray
-    pieces: np.ndarray  # see winograd_pieces.py
-    tables: tuple  # offsets of rows of A and C, and of pieces; see the kernels
-    parts: np.ndarray | int  # bounds of channels, and the first piece, that are summed at once; how many sums dw is of
-    shares: int  # threads that take part
+    items: np.ndarray  # of ITEM: bounds of tiles and filters; for dw of tiles, channels and filters
+    a_rows: np.ndarray  # tables of a product
+    c_rows: np.ndarray
+    partials: int  # how many sums dw is of
+    shares: int
     leading: int  # elements of workspace for the partial sums, none where there is one
+
+    @property
+    def bytes(self):
+        return (self.leading + self.shares * self.form["share"].item()) * ITEMSIZE + ALIGNMENT
+
+
+def plan_of(direction, geometry, mode):
+    """The plan for a call; None where it is direct."""
+    simple = geometry.stride == geometry.dilation == (1, 1) and geometry.groups == 1 and geometry.work > 0
+    if not mode or not simple or geometry.w_shape[2:] != (3, 3) or geometry.itemsize != ITEMSIZE:
+        return None
+    if mode != "always" and not _pays(direction, geometry):
+        return None
+    return _filter_plan(geometry) if direction == "weight_grad" else _correlation_plan(direction, geometry)
+
+
+def _tiles(size):
+    """Of an image, along each axis."""
+    return tuple(-(-side // SIDE) for side in size)
+
+
+def _pays(direction, geometry):
+    """By shape alone, so that bits do not depend on the number of threads."""
+    made, read = geometry.w_shape[:2] if direction != "input_grad" else geometry.w_shape[1::-1]
+    size, images = geometry.x_shape[2:] if direction == "input_grad" else geometry.out_size, geometry.x_shape[0]
+    tiles, pixels = images * prod(_tiles(size)), images * prod(size)
+    if tiles < LEAST_TILES or min(made, read) < LEAST_CHANNELS:
+        return False
+    if direction == "weight_grad":
+        cost = SQUARE * tile_cost(read + SUM, made, ITEMSIZE) * tiles
+        direct = tile_cost(9 * read, made, ITEMSIZE) * (pixels + images * TILE_STEPS)
+    else:
+        cost = SQUARE * tile_cost(tiles, made, ITEMSIZE) * (read + SUM)
+        direct = tile_cost(pixels, made, ITEMSIZE) * (9 * read + TILE_STEPS)
+    return cost + TRANSFORM * tiles * (read + made) < WORTH * direct
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------
 
 
 def _up(count, step):
@@ -88,7 +118,7 @@ def _ranges(count, step, pieces):
     steps = -(-count // step)
     pieces = max(1, min(pieces, steps))
     bounds = [min(count, piece * steps // pieces * step) for piece in range(pieces + 1)]
-    return list(zip(bounds, bounds[1:], strict=False))
+    return list(pairwise(bounds))
 
 
 def _odd(count):
@@ -96,32 +126,27 @@ def _odd(count):
     return (-(-count // LANES) | 1) * LANES
 
 
-def _steps(block, width):
-    """From a tile to the next and from a frequency to the next, for so many channels of a block of tiles."""
-    tile = _odd(width)
-    return tile, _odd(block * tile)
-
-
-def _form(geometry, grid, transposed, sizes, width, held):
-    """The taps and the form.
-
-    sizes are block, chunk and section, width the filters whose M is held at once, held the pieces of V and of U. V and
-    M lie frequency by frequency, so that all that a product reads lies together.
-    """
-    block, chunk, section = sizes
+def _form(direction, geometry, block, chunk, section, width):
+    """width: the filters whose M is held at once. V and M lie frequency by frequency, as a product reads them."""
+    turned = direction == "input_grad"
     ends = [(geometry.x_shape[2:], geometry.x_shape[1]), (geometry.out_size, geometry.w_shape[0])]
-    source, result = reversed(ends) if transposed else ends
-    (v_tile, v_step), (m_tile, m_step) = _steps(block, chunk), _steps(block, width)
+    (source, channels), (result, filters) = reversed(ends) if turned else ends
+    v_tile, m_tile = _odd(chunk), _odd(width)
+    v_step, m_step = _odd(block * v_tile), _odd(block * m_tile)
     u_step = chunk * _up(section, 2 * LANES) + LANES
-    frequencies = [SQUARE * step for step in (held[0] * v_step, held[1] * u_step, m_step)]
-    parts = [*frequencies, grid.taps**2 * chunk * section * transposed, 2 * LANES]
-    u_at, m_at, taps_at, spare_at, share = np.cumsum(parts).tolist()
-    axes = zip(*(axis[:-1] for axis in grid[:2]), strict=True)
-    form = (
-        *source, *result, *axes, geometry.w_shape[3], grid.tiles, int(transposed), *sizes,
-        v_tile, v_step, u_at, u_step, m_at, m_tile, m_step, taps_at, spare_at, spare_at + LANES, share,
-    )  # fmt: skip
-    return (0,) * grid.taps, np.array([form], FORM)
+    parts = SQUARE * v_step, SQUARE * u_step, SQUARE * m_step, 9 * chunk * section * turned, LANES, LANES
+    u_at, m_at, taps_at, spare_at, finite_at, share = np.cumsum(parts).tolist()
+    shift = tuple(pad - 2 if turned else -pad for pad in geometry.padding)
+    pairs = source, result, shift, _tiles(result)
+    offsets = v_tile, v_step, u_at, u_step, m_at, m_tile, m_step, taps_at, spare_at, finite_at, share
+    return np.array([(*pairs, channels, filters, turned, block, chunk, section, *offsets)], FORM)
+
+
+def _plan(geometry, form, items, a_rows, c_rows, partials=1):
+    shares = min(geometry.threads if geometry.work >= SHARED_WORK else 1, len(items))
+    leading = partials * prod(geometry.w_shape) if partials > 1 else 0
+    items = np.array([sum(item, ()) for item in items], ITEM)
+    return Winograd(form, items, a_rows, c_rows, partials, shares, leading)
 
 
 def _pieces(count, threads):
@@ -129,66 +154,68 @@ def _pieces(count, threads):
     return 1 if count >= 4 * threads or count % threads == 0 else -(-threads // count)
 
 
-def _shares(geometry, items):
-    return min(geometry.threads if geometry.work >= SHARED_WORK else 1, len(items))
+def _largest(ranges):
+    return max(end - start for start, end in ranges)
 
 
-def _correlation_items(tiles, filters, several, threads):
-    """Blocks of tiles, for each of some ranges of filters.
+def _correlation_plan(direction, geometry):
+    """Forward or input gradient: items are blocks of tiles, for each of some ranges of filters.
 
-    Where the filter has one part for a range of filters, it serves all blocks, one after the other. Else there is one
-    range, and blocks are large.
+    Where a range of filters has one part, it serves all blocks, one after the other. Else there is one range, and
+    blocks are large.
     """
-    blocks = -(-tiles // (LARGE_TILES if several else BLOCK_TILES))
-    if blocks > threads:
-        blocks = _up(blocks, threads)
-    blocks = _ranges(tiles, ROWS, blocks)
-    pieces = _pieces(len(blocks), threads)
-    if not several:
-        pieces = max(pieces, -(-filters // SECTION))
-    ranges = _ranges(filters, LANES, pieces)
-    return [(*block, *part) for part in ranges for block in blocks]
-
-
-def correlation_plan(geometry, grid, transposed):
-    """Forward, or with `transposed` a grid of the input gradient. The sums run over channels and pieces."""
-    channels, filters = geometry.w_shape[1::-1]
-    if transposed:
-        channels, filters = filters, channels
-    tiles, pieces = geometry.x_shape[0] * prod(grid.tiles), grid.pieces
+    turned, threads = direction == "input_grad", geometry.threads
+    filters, channels = geometry.w_shape[1::-1] if turned else geometry.w_shape[:2]
+    tiles = geometry.x_shape[0] * prod(_tiles(geometry.x_shape[2:] if turned else geometry.out_size))
     chunk, section = min(CHUNK, _up(channels, LANES)), min(SECTION, _up(filters, LANES))
-    held = max(count for count in range(1, len(pieces) + 1) if len(pieces) % count == 0 and count * chunk <= CHUNK)
-    starts = product(range(0, channels, chunk), range(0, len(pieces), held))
-    parts = [(c, min(c + chunk, channels), piece) for c, piece in starts]
-    items = _correlation_items(tiles, filters, len(parts) > 1, geometry.threads)
-    block, width = (max(item[end] - item[end - 1] for item in items) for end in (1, 3))
-    taps, form = _form(geometry, grid, transposed, (block, chunk, section), width, (held, held))
-    tiles, squares = np.arange(block), np.arange(held) * SQUARE
-    tables = tiles * form["v_tile"], tiles * form["m_tile"], squares * form["v_step"], squares * form["u_step"]
-    items, parts = np.array(items, np.int64), np.array(parts, np.int64)
-    return Plan(taps, form, items, pieces, tables, parts, _shares(geometry, items), 0)
+    several = channels > chunk
+    blocks = -(-tiles // (LARGE_TILES if several else BLOCK_TILES))
+    blocks = _ranges(tiles, ROWS, _up(blocks, threads) if blocks > threads else blocks)
+    pieces = _pieces(len(blocks), threads)
+    ranges = _ranges(filters, LANES, pieces if several else max(pieces, -(-filters // SECTION)))
+    block = _largest(blocks)
+    form = _form(direction, geometry, block, chunk, section, _largest(ranges))
+    items, numbers = [(one, (0, channels), part) for part in ranges for one in blocks], np.arange(block)
+    return _plan(geometry, form, items, numbers * form["v_tile"], numbers * form["m_tile"])
 
 
-def filter_plan(geometry, grid):
+def _filter_plan(geometry):
     """Weight gradient: items are parts of dw, or of its partial sums over blocks of images."""
-    (images, channels), filters, pieces = geometry.x_shape[:2], geometry.w_shape[0], grid.pieces
-    partials, tiles = partial_count(geometry), prod(grid.tiles)
-    sections = -(-filters // SECTION)
-    chunks = -(-channels // CHUNK)
+    (images, channels), filters = geometry.x_shape[:2], geometry.w_shape[0]
+    partials, tiles = partial_count(geometry), prod(_tiles(geometry.out_size))
+    sections, chunks = -(-filters // SECTION), -(-channels // CHUNK)
     chunks *= _pieces(partials * sections * chunks, geometry.threads)
     chunks, sections = _ranges(channels, LANES, chunks), _ranges(filters, LANES, sections)
-    bounds = [part * images // partials * tiles for part in range(partials + 1)]
-    items = [
-        (*part, *chunk, *section)
-        for part in zip(bounds, bounds[1:], strict=False)
-        for chunk in chunks
-        for section in sections
-    ]
-    chunk, section = (_up(max(end - start for start, end in parts), LANES) for parts in (chunks, sections))
-    block = min(BLOCK_TILES, max(end - start for start, end in zip(bounds, bounds[1:], strict=False)))
-    taps, form = _form(geometry, grid, False, (block, chunk, section), section, (1, len(pieces)))
-    rows, parts = np.arange(chunk), np.arange(len(pieces)) * SQUARE
-    tables = rows, rows * section, np.zeros(1, np.int64), parts * form["u_step"]
-    leading = partials * prod(geometry.w_shape) if partials > 1 else 0
-    items = np.array(items, np.int64)
-    return Plan(taps, form, items, pieces, tables, partials, _shares(geometry, items), leading)
+    blocks = [(first * tiles, end * tiles) for first, end in _ranges(images, 1, partials)]
+    chunk, section = _up(_largest(chunks), LANES), _up(_largest(sections), LANES)
+    form = _form("weight_grad", geometry, min(BLOCK_TILES, _largest(blocks)), chunk, section, section)
+    items = [(block, channels, filters) for block in blocks for channels in chunks for filters in sections]
+    rows = np.arange(chunk)
+    return _plan(geometry, form, items, rows, rows * section, partials)
+
+
+# ---- launch ----------------------------------------------------------------------------------------------------------
+
+
+def _finite(plan, scratch):
+    """Whether all threads found all results finite."""
+    share, at = plan.form["share"].item(), plan.form["finite_at"].item()
+    return all(scratch.item(own * share + at) for own in range(plan.shares))
+
+
+def correlated(plan, x, w, bias, relu, out, workspace):
+    """Whether out now holds the convolution, or dx the gradient for x and w in the place of g and w."""
+    scratch = aligned(workspace, x.dtype)
+    none = scratch[:0]
+    bias = none if bias is None else alias(bias)
+    correlate.on(plan.shares, plan.shares, *plan[:4], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
+    return _finite(plan, scratch)
+
+
+def summed(plan, g, x, dw, workspace):
+    """Whether dw, one-dimensional, now holds the gradient of the filter, or the workspace its partial sums."""
+    memory = aligned(workspace, g.dtype)
+    scratch = memory[plan.leading :]
+    target = memory[: plan.leading] if plan.leading else dw
+    sum_filter.on(plan.shares, plan.shares, *plan[:5], flat(x), flat(g), scratch[:0], target, scratch)
+    return _finite(plan, scratch)

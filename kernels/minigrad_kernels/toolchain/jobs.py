@@ -17,7 +17,7 @@ __all__ = [
     "A_OFFSET", "A_STEP", "ACCUMULATE", "B_COLUMN", "B_OFFSET", "B_STEP", "BIAS_OFFSET", "C_OFFSET", "CHANNELS",
     "COLUMNS", "COPIES", "COPY_FROM", "DOT", "DOT_COLUMNS", "DOT_ROWS", "FORM", "GATHER", "LAST", "LENGTH", "LOW_ROWS",
     "NOTHING", "PACKED", "ROW", "ROWS", "ROW_END", "TAP", "TAP_END", "VECTOR_BYTES", "Border", "Job", "Plan", "cut",
-    "in_pieces", "make_plan", "pieces", "plan_cost",
+    "in_pieces", "make_plan", "pieces",
 ]  # fmt: skip
 
 ROWS, DOT_ROWS, DOT_COLUMNS = TILE.rows, TILE.dot_rows, TILE.dot_columns
@@ -169,15 +169,3 @@ def cut(count, tile, sections):
     """Bounds of the sections of a range, multiples of the tile but for the end."""
     tiles = -(-count // tile)
     return [min(count, section * tiles // sections * tile) for section in range(sections + 1)]
-
-
-def plan_cost(plan, itemsize):
-    """What the products of a plan cost, in steps of tiles of two vectors."""
-    jobs, lanes = plan.jobs, VECTOR_BYTES // itemsize
-    whole, rest = np.divmod(jobs[:, ROW_END] - jobs[:, ROW], ROWS)
-    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * max(LOW_ROWS, WAIT) / ROWS
-    mixed = whole + np.where(rest <= 2 * LOW_ROWS, low, 1)
-    whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
-    wide, narrow = whole + (rest > lanes), (rest > 0) & (rest <= lanes)
-    steps = (jobs[:, TAP_END] - jobs[:, TAP]) * jobs[:, LENGTH] + TILE_STEPS + ACCUMULATE_STEPS * jobs[:, ACCUMULATE]
-    return float(np.sum(steps * (wide * mixed + narrow * NARROW * tiles)))
