@@ -20,7 +20,6 @@ from ..errors import KindError, ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, workspace_of
 from ..toolchain.widening import widened
-from .plan import SMALL, alone, workspace
 
 __all__ = [
     "cross_entropy",
@@ -35,14 +34,16 @@ __all__ = [
 ]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
+SMALL = 1 << 16  # elements; below it a second thread of a CPU costs more than it brings
+ALIGNMENT = 16  # bytes
+
+
+def workspace(rows):
+    """The bytes that cross_entropy_total wants for so many rows: their losses."""
+    return 8 * rows + ALIGNMENT - 1
 
 
 _bytes = workspace  # where an argument has that name
-
-
-def _run(kernel, size, *arguments):
-    # A loss is nearly always small: one thread. CUDA's functions know nothing of threads.
-    (getattr(kernel, "alone", kernel) if size < SMALL else kernel)(*arguments)
 
 
 def _check(op, inputs, outputs):
@@ -72,11 +73,9 @@ def _by_rows(op, names, *arrays):
     kernel = implementation(__name__, op, arrays[0])
     *inputs, output = zip(names.split(), arrays, strict=True)
     views = _check(op, dict(inputs), dict([output]))
-    # A matrix is nearly always small: one thread. CUDA's functions know nothing of threads.
-    run = getattr(kernel, "alone", kernel) if arrays[0].size < SMALL else kernel
     if shapes:
-        _calls.keep(shapes, (), run)
-    run(*views)
+        _calls.keep(shapes, (), kernel)
+    kernel(*views)
 
 
 @widened("x", "out")
@@ -188,7 +187,7 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None):
     wrong = _check_wrong(op, wrong, x)
     (view,) = _check(op, {"x": x}, {})
     outputs = [_vector(op, n, a, x, check_output) for n, a in (("losses", losses), ("logsumexp", logsumexp))]
-    _run(kernel, x.size, view, *_check_target(op, target, ignore_index, x), *outputs, wrong)
+    kernel(view, *_check_target(op, target, ignore_index, x), *outputs, wrong)
 
 
 @widened("x", "dx")
@@ -206,7 +205,7 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
     weights = _vector(op, "g", g, x, check_array)
     target, ignore_index = _check_target(op, target, ignore_index, x)
     sums = _vector(op, "logsumexp", logsumexp, x, check_array)
-    _run(kernel, x.size, weights, view, target, ignore_index, sums, dx_view, wrong)
+    kernel(weights, view, target, ignore_index, sums, dx_view, wrong)
 
 
 @widened("x")
@@ -224,7 +223,7 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     if shapes and out.flags.writeable and divisor.flags.writeable and logsumexp.flags.writeable:
         call = _calls.found(shapes, (ignore_index, mean))
         if call is not None:
-            memory = workspace(call.bytes, x) if call.bytes else None
+            memory = workspace(call.bytes, x)
             if call.run(alias(x), alias(target), ignore_index, mean, out, divisor, logsumexp, memory, None):
                 return
     kernel = implementation(__name__, "cross_entropy_total", x)
@@ -236,7 +235,7 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     outputs.append(_vector(op, "logsumexp", logsumexp, x, check_output))
     targets = _check_target(op, target, ignore_index, x)
     if shapes and target.flags.c_contiguous:
-        _calls.keep(shapes, (ignore_index, mean), Call(0 if alone(*x.shape) else _bytes(x.shape[0]), kernel))
+        _calls.keep(shapes, (ignore_index, mean), Call(_bytes(x.shape[0]), kernel))
     memory = workspace_of(op, workspace, _bytes(x.shape[0]), "softmax.workspace", x)
     kernel(view, *targets, mean, *outputs, memory, wrong)
 
