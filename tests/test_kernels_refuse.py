@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad_kernels import elementwise, norm, pool2d, softmax
+from minigrad_kernels import bias, elementwise, norm, pool2d, softmax
 from minigrad_kernels.elementwise import reference
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -98,9 +98,9 @@ REFUSED = {
     "ignore_index": (lambda: entropy(np.ones(3, int), None), KindError, "ignore_index is NoneType"),
     "no channel": (lambda: normalized(x=ROW[:, :0]), ShapeError, "at least one channel"),
     "mean": (lambda: normalized(mean=ROW[0, :2]), ShapeError, r"mean has shape \(2,\), wants \(4,\)"),
-    "3-D": (lambda: norm.channel_sum(np.ones((2, 3, 4)), np.ones(3), space(999)), ShapeError, r"or \(N, C, H, W\)"),
-    "workspace": (lambda: norm.channel_sum(ROW, ROW[0].copy(), space(1)), ShapeError, "workspace has shape"),
-    "workspace type": (lambda: norm.channel_sum(ROW, ROW[0].copy(), np.ones(99)), KindError, "wants uint8"),
+    "3-D": (lambda: bias.column_sums(np.ones((2, 3, 4)), np.ones(3), space(999)), ShapeError, r"or \(N, C, H, W\)"),
+    "workspace": (lambda: bias.column_sums(ROW, ROW[0].copy(), space(1)), ShapeError, "workspace has shape"),
+    "workspace type": (lambda: bias.column_sums(ROW, ROW[0].copy(), np.ones(99)), KindError, "wants uint8"),
 }
 
 

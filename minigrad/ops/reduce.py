@@ -14,15 +14,13 @@ import math
 from collections import namedtuple
 
 from minigrad_kernels import bias, layout
-from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..core.check import flag_of, number_of
+from ..core.check import axes_of, axis_of, flag_of, kept_shape, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module, elementwise
-from .axes import axes_of, axis_of, kept_shape, reduced_axes
 from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
 from .elementwise.conversions import typed, wide
 from .shape import expand, flatten, gather, reshape, squeeze
@@ -33,6 +31,12 @@ __all__ += ["var"]
 WHOLE = device.element_type("int64")  # the type of sums of integers
 
 
+def reduced_axes(op, input, dim):
+    """The dimensions of a Tensor that a reduction runs over; () means all of them, as None does."""
+    tensor_of(op, "input", input)
+    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, input.ndim)
+
+
 def total(x, axes, keepdim, dtype=None):
     """The sum of an array; dtype is the type to add integers in."""
     if not device.is_floating(x.dtype):
@@ -41,7 +45,7 @@ def total(x, axes, keepdim, dtype=None):
         channels_last = axes == (0, 2, 3) and x.ndim == 4 and layout.is_dense(x, layout.CHANNELS_LAST)
         if channels_last or axes == (0,) and x.ndim == 2 and x.flags.c_contiguous:
             out = device.empty((x.shape[1],), device.sum_dtype(x), like=x)
-            kernels.channel_sum(x, out, device.workspace)
+            bias.column_sums(x, out, device.workspace)
             out = out if out.dtype == x.dtype else device.cast(out, x.dtype)
             return out.reshape(kept_shape(x.shape, axes)) if keepdim else out
     if x.itemsize == 2:

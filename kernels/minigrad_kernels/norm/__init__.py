@@ -1,4 +1,4 @@
-"""Channel sums and batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last,
+"""Batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last,
 and rows brought to mean 0 and variance 1.
 
 Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
@@ -13,6 +13,7 @@ Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer norma
 import functools
 import math
 
+from ..bias.plan import ALIGNMENT, cut
 from ..errors import ShapeError
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import (
@@ -25,13 +26,11 @@ from ..toolchain.arguments import (
     workspace_of,
 )
 from ..toolchain.widening import on_cuda, widened
-from . import plan
 
 __all__ = [
     "batch_norm_grads",
     "batch_normalize",
     "batch_statistics",
-    "channel_sum",
     "standardize",
     "standardize_grad",
     "workspace",
@@ -41,11 +40,12 @@ __all__ = [
 @functools.lru_cache(maxsize=1024)
 def _workspace(x_shape):
     channels = max(x_shape[1], 1)
-    return plan.workspace(math.prod(x_shape) // channels, channels)
+    count = math.prod(x_shape) // channels
+    return 16 * (cut(count, channels).parts if count else 0) * channels + ALIGNMENT - 1
 
 
 def workspace(function, x_shape):
-    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
+    """The bytes that "batch_statistics" or "batch_norm_grads" wants for x of this shape: two sums of each part."""
     return _workspace(x_shape)
 
 
@@ -68,20 +68,6 @@ def _vector(op, name, array, x, check=check_array):
     if not array.flags.c_contiguous:
         raise ShapeError(f"{op}: {name} has strides {array.strides}, wants C order")
     return alias(array)
-
-
-@widened("x")
-def channel_sum(x, out, workspace):
-    """The sum of each channel: the gradient of a bias.
-
-    Math    out[c] = sum of x over all axes but 1
-    Grads   linear: dx is g broadcast to x
-    Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace("channel_sum", x.shape) bytes
-    """
-    op = "channel_sum"
-    kernel = implementation(__name__, op, x)
-    matrix, total = _matrix(op, "x", x), _vector(op, "out", out, x, check_output)
-    kernel(matrix, total, _space(op, workspace, x))
 
 
 def _in_halves(x, *others):

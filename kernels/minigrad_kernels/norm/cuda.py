@@ -9,11 +9,10 @@ A team of threads owns a row (cuda_rows.py), which has no rungs.
 import numpy as np
 
 from ..bias.cuda import LIMIT
-from ..bias.cuda import column_sums as channel_sum
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..errors import ShapeError
-from ..softmax.cuda_parts import THREADS, bits_of, blocks_of
+from ..softmax.cuda_teams import THREADS, start
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
 from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector, cuda_vector_grads
@@ -22,7 +21,6 @@ __all__ = [
     "batch_norm_grads",
     "batch_normalize",
     "batch_statistics",
-    "channel_sum",
     "fits",
     "standardize",
     "standardize_grad",
@@ -148,18 +146,14 @@ def batch_norm_grads(
 # ---- rows --------------------------------------------------------------------------------------------------------
 
 
-def _start(op, kernels, x, arguments):
-    """Start the kernel of the type of x on its rows."""
-    _check_size(op, x, LIMIT - THREADS)
-    (rows, columns), kernel = x.shape, kernels[x.dtype.name]
-    if rows:
-        bits = bits_of(columns)
-        kernel((blocks_of(rows, bits),), (THREADS,), (*arguments, rows, columns, bits))
+def _start(op, rung, kernel, x, *arguments):
+    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
+    start(cuda_rows.ROWS[rung][kernel], x, (x, *arguments))
 
 
-def standardize(x, eps, out, scale):
-    _start("standardize", cuda_rows.STANDARDIZE, x, (x, out, scale, eps))
+def standardize(x, eps, out, scale, rung=None):
+    _start("standardize", rung, 0, x, out, scale, eps)
 
 
-def standardize_grad(g, out, scale, dx):
-    _start("standardize_grad", cuda_rows.GRAD, g, (g, out, scale, dx))
+def standardize_grad(g, out, scale, dx, rung=None):
+    _start("standardize_grad", rung, 1, g, out, scale, dx)

@@ -1,8 +1,7 @@
 """Normalisation of each sample by itself, in one pass: rows of matrices, and groups of channels of images.
 
-ReLU may follow; its gradient is then part of the same passes. Images lie channels last. Mean and variance are of
-float64, so that no digit of a mean far from 0 is lost between the two directions. Other devices make the same from
-norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
+Images lie channels last. Mean and variance are of float64, so that no digit of a mean far from 0 is lost between the
+two directions. Other devices make the same from norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
 
 Types   float32 and float64, one for all but mean and variance; matrices also float16 and bfloat16, beside which
         parameters and their gradients are float32; sums of float32 are taken in float64 every few rows
@@ -14,12 +13,12 @@ import math
 
 import numpy as np
 
+from ..bias.plan import cut
 from ..errors import ShapeError
 from ..layout import CHANNELS_LAST
 from ..toolchain import alias, implementation
 from ..toolchain.arguments import check_array, check_floats, check_one_kind, check_output, nhwc, workspace_of
 from ..toolchain.widening import widened
-from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
 
@@ -29,11 +28,11 @@ DOUBLE = np.dtype(np.float64)
 def workspace(function, x_shape):
     """The bytes that "group_norm", "group_norm_grads" or "layer_norm_grads" wants for x of this shape."""
     samples, columns = x_shape[:2]
-    size = math.prod(x_shape[1:])
-    if not samples * size:
+    rows = math.prod(x_shape[2:])
+    if not samples * rows * columns:
         return 0
-    parts = cut(samples, size, columns)[1]
-    return 8 * parts * SCRATCH * columns + 7 if function.startswith("group") else 8 * (4 * parts * columns + 2)
+    parts = samples * cut(rows, columns).parts if function.startswith("group") else cut(samples, columns).parts
+    return 16 * parts * columns + 7
 
 
 # ---- what both check -------------------------------------------------------------------------------------------------
@@ -87,30 +86,29 @@ def _check_rows(op, x):
     return x.shape[:1]
 
 
-def _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, whole):
+def _forward(op, x, weight, bias, eps, out, mean, variance, shape, whole):
     vectors = [_vector(op, n, a, x.shape[1:2], x) for n, a in (("weight", weight), ("bias", bias))]
     statistics = [_vector(op, n, a, shape, x, DOUBLE, True) for n, a in (("mean", mean), ("variance", variance))]
-    return whole(op, "x", x, x), *vectors, float(eps), bool(relu), whole(op, "out", out, x, True), *statistics
+    return whole(op, "x", x, x), *vectors, float(eps), whole(op, "out", out, x, True), *statistics
 
 
-def _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, whole):
+def _gradients(op, g, x, mean, variance, weight, eps, dx, dw, db, shape, whole):
     statistics = [_vector(op, n, a, shape, x, DOUBLE) for n, a in (("mean", mean), ("variance", variance))]
     weight = _vector(op, "weight", weight, x.shape[1:2], x)
     vectors = [_vector(op, n, a, x.shape[1:2], x, None, True) for n, a in (("dw", dw), ("db", db))]
-    out = None if out is None else whole(op, "out", out, x)
     arrays = whole(op, "g", g, x), whole(op, "x", x, x), *statistics, weight
-    return *arrays, float(eps), out, whole(op, "dx", dx, x, True), *vectors
+    return *arrays, float(eps), whole(op, "dx", dx, x, True), *vectors
 
 
 # ---- images ----------------------------------------------------------------------------------------------------------
 
 
 @widened("x", "out")
-def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
+def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
     """Each group of channels of each image shifted and scaled to mean 0 and variance 1, then each channel again.
 
     Math    z = (x - mean) / sqrt(variance + eps), with mean and biased variance over a group
-            v = z weight + bias;  out = max(v, 0) if relu, else v; NaN stays NaN
+            out = z weight + bias
     Grads   group_norm_grads
     Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64;
             workspace: workspace("group_norm", x.shape) bytes
@@ -118,24 +116,24 @@ def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
     op = "group_norm"
     kernel = implementation(__name__, op, x)
     shape = _check_images(op, x, mean)
-    arguments = _forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _image)
+    arguments = _forward(op, x, weight, bias, eps, out, mean, variance, shape, _image)
     kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
-@widened("g x out", "dx")
-def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
+@widened("g x", "dx")
+def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     """The gradients of group_norm.
 
-    Math    m = 0 where out <= 0, else g (g itself where out is None: there was no ReLU);  h = m weight
-            db = sum m;  dw = sum m z;  dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
+    Math    h = g weight;  db = sum g;  dw = sum g z
+            dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, dx, and out or None (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
+    Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
             workspace: workspace("group_norm_grads", x.shape) bytes
     """
     op = "group_norm_grads"
     kernel = implementation(__name__, op, x)
     shape = _check_images(op, x, mean)
-    arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _image)
+    arguments = _gradients(op, g, x, mean, variance, weight, eps, dx, dw, db, shape, _image)
     kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
@@ -143,7 +141,7 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
 
 
 @widened("x", "out")
-def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
+def layer_norm(x, weight, bias, eps, out, mean, variance):
     """Each row shifted and scaled to mean 0 and variance 1, then each column.
 
     Math    as group_norm, with mean and biased variance over a row
@@ -153,22 +151,22 @@ def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
     op = "layer_norm"
     kernel = implementation(__name__, op, x)
     shape = _check_rows(op, x)
-    kernel(*_forward(op, x, weight, bias, eps, relu, out, mean, variance, shape, _row))
+    kernel(*_forward(op, x, weight, bias, eps, out, mean, variance, shape, _row))
 
 
-@widened("g x out", "dx")
-def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
+@widened("g x", "dx")
+def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     """The gradients of layer_norm.
 
     Math    as group_norm_grads, over rows of K
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, dx, and out or None (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
+    Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
             workspace: workspace("layer_norm_grads", x.shape) bytes
     """
     op = "layer_norm_grads"
     kernel = implementation(__name__, op, x)
     shape = _check_rows(op, x)
-    arguments = _gradients(op, g, x, mean, variance, weight, eps, out, dx, dw, db, shape, _row)
+    arguments = _gradients(op, g, x, mean, variance, weight, eps, dx, dw, db, shape, _row)
     kernel(*arguments, workspace_of(op, workspace, _bytes(op, x.shape), "sample_norm.workspace", x))
 
 
