@@ -77,8 +77,11 @@ def finish_more(here):
 @jit
 def repeat(filled, wide):
     """The first elements again and again, until wide is full."""
-    for k in range(filled, wide.size):
-        wide[k] = wide[k - filled]
+    while filled < wide.size:
+        count = min(filled, wide.size - filled)
+        for k in range(count):
+            wide[filled + k] = wide[k]
+        filled += count
 
 
 @jit
@@ -134,10 +137,10 @@ def sum_part(form, x, g, out, masked, start, stop, centres, sums, others):
             repeat(min(columns, width), centre)
         else:
             spread(centres, first, centre)
-        for vector in (one, two):
-            clear(vector)
-        for vector in (total, other):
-            clear(vector)
+        clear(one)
+        clear(two)
+        clear(total)
+        clear(other)
         for block in range(start + first, stop, SHORT * line):
             for at in range(block, min(stop, block + SHORT * line), line):
                 if form == MOMENTS:

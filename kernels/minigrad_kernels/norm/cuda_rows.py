@@ -6,7 +6,7 @@ the deviation from it; the sum of squares is about the mean. After the first pas
 
 from ..softmax.cuda_teams import THREADS, own_row, shuffled, sum_of, treed
 from ..toolchain.cuda import cuda, each_float
-from .cuda_parts import finite, inverse_deviation
+from .cuda_plain import finite, inverse_deviation
 
 __all__ = ["ROWS"]
 
