@@ -6,9 +6,9 @@ Standardised rows also with means that are a thousand times their deviation.
 import numpy as np
 
 from minigrad_kernels import norm
+from minigrad_kernels.bias.cpu import SHORT, TILE
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.bias.cpu import SHORT, TILE
 from minigrad_kernels.norm.cpu import RUN
 
 from . import KernelCase, Output, Refusal

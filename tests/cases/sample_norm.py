@@ -6,9 +6,9 @@ Forward also with means that are a thousand times the deviation from them, and w
 import numpy as np
 
 from minigrad_kernels import sample_norm
+from minigrad_kernels.bias.cpu import SHORT, TILE
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.bias.cpu import SHORT, TILE
 
 from . import KernelCase, Output, Refusal
 

@@ -25,7 +25,7 @@ RUN = 1 << 15  # elements that a thread takes at once where nothing is summed
 MOMENTS, PRODUCTS, MASKED = range(3)  # what is summed
 
 
-# ---- formulas ----------------------------------------------------------------------------------------------------------
+# ---- formulas --------------------------------------------------------------------------------------------------------
 
 
 @line(moving="x", fixed="centre sums others")
@@ -71,7 +71,7 @@ def finish_more(here):
     here.out = here.low.where(v <= here.low, v)
 
 
-# ---- vectors of columns, along lines -----------------------------------------------------------------------------------
+# ---- vectors of columns, along lines ---------------------------------------------------------------------------------
 
 
 @jit
@@ -117,7 +117,7 @@ def pivot(x, start, stop, columns, c):
     return finite(low if middle < low else high if middle > high else middle)
 
 
-# ---- sums --------------------------------------------------------------------------------------------------------------
+# ---- sums ------------------------------------------------------------------------------------------------------------
 
 
 @jit
@@ -204,7 +204,7 @@ def column_statistics(x, samples, workspace):
     return np.where(np.isfinite(first), first, 0) + d, np.where(variance < 0, 0, variance)  # so that NaN passes
 
 
-# ---- results -----------------------------------------------------------------------------------------------------------
+# ---- results ---------------------------------------------------------------------------------------------------------
 
 
 @jit
@@ -246,8 +246,8 @@ def finish_runs(team, x, more, has_more, table, low, out):
 def finish(x, centre, scale, shift, out, more=None, gain=1, low=-np.inf):
     """out = (x - centre) * scale + shift [+ more * gain], or low where it is less.
 
-    x, more, out: matrices, all rows; centre, scale, shift, gain: numbers of float64 that broadcast to (samples, columns)
-    as scale has them. What rounding takes from the centre, the shift makes up for.
+    x, more, out: matrices, all rows; scale: (samples, columns) of float64; centre, shift, gain broadcast to it. What
+    rounding takes from the centre, the shift makes up for.
     """
     table = np.empty((4, *scale.shape), x.dtype)
     table[0], table[1], table[3] = centre, scale, gain
@@ -256,7 +256,7 @@ def finish(x, centre, scale, shift, out, more=None, gain=1, low=-np.inf):
     run(finish_runs, x.size, *arrays, table, x.dtype.type(low), out.reshape(-1))
 
 
-# ---- the batch ---------------------------------------------------------------------------------------------------------
+# ---- the batch -------------------------------------------------------------------------------------------------------
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's

@@ -108,7 +108,7 @@ def batch_norm_grads(
         _finish(rung, x, g, out, mean, variance, weight if has_weight else None, db, dw, dx, eps, False)
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------------
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
 def _start(op, rung, kernel, x, *arguments):

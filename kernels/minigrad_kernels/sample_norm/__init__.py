@@ -1,7 +1,8 @@
 """Normalisation of each sample by itself, in one pass: rows of matrices, and groups of channels of images.
 
 Images lie channels last. Mean and variance are of float64, so that no digit of a mean far from 0 is lost between the
-two directions. Other devices make the same from norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
+two directions. Other devices make the same from norm.standardize. Workspaces are bytes, or a function (bytes, array)
+that gives so many.
 
 Types   float32 and float64, one for all but mean and variance; matrices also float16 and bfloat16, beside which
         parameters and their gradients are float32; sums of float32 are taken in float64 every few rows

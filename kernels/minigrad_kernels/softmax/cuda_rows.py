@@ -16,7 +16,7 @@ IGNORED, WRONG = -1, -2  # in place of a class
 LEAST_LABEL, GREATEST_LABEL = -(1 << 31), (1 << 31) - 1  # that a report has room for
 
 
-# ---- labels ------------------------------------------------------------------------------------------------------------
+# ---- labels ----------------------------------------------------------------------------------------------------------
 
 
 @device
@@ -38,7 +38,7 @@ def record(wrong, row, label):
         cuda.atomic.min(wrong, 0, wrong.dtype.type(row << 32 | near & 0xFFFFFFFF))
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------------
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
 def rows_of(rung, kinds, joined):
@@ -74,9 +74,7 @@ def rows_of(rung, kinds, joined):
         for c in range(lane, columns, lanes):
             dx[n, c] = g[n, c] - math.exp(out[n, c]) * inner if logs else out[n, c] * (g[n, c] - inner)
 
-    @each_float(
-        "_[:,:] x, i64[:] target, i64 ignore_index, _[:] losses, _[:] logsumexp, u64[:] wrong", **settings
-    )
+    @each_float("_[:,:] x, i64[:] target, i64 ignore_index, _[:] losses, _[:] logsumexp, u64[:] wrong", **settings)
     def loss(x, target, ignore_index, losses, logsumexp, wrong):
         """x is read twice; a loss and a logarithm a row are written.
 
@@ -128,7 +126,7 @@ def loss_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
             record(wrong, n, target[n])
 
 
-# ---- all losses --------------------------------------------------------------------------------------------------------
+# ---- all losses ------------------------------------------------------------------------------------------------------
 
 block_sum = treed(sum_of)
 
