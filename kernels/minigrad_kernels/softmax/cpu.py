@@ -16,8 +16,8 @@ import numpy as np
 
 from ..toolchain import clear, elements, flat, jit, share, shared, stack_array
 from ..toolchain.lines import LANES, lane_greatest, lane_total, line
+from ..toolchain.maths import exp
 from . import SMALL
-from .maths import exp
 
 __all__ = [
     "cross_entropy",

@@ -1,4 +1,4 @@
-"""e^x in formulas over lines (toolchain/lines.py): of float32 as arithmetic on whole vectors.
+"""e^x in formulas over lines (lines.py): of float32 as arithmetic on whole vectors.
 
 The C library's function would be called once for each element, as it is for float64. This one is within 2 units in the
 last place of the exact result, denormal results too, and gives what PyTorch's gives at infinities and NaN.
@@ -9,8 +9,8 @@ Source  Cody and Waite 1980, "Software manual for the elementary functions"; coe
 from llvmlite import ir
 from numba.core import cgutils
 
-from ..toolchain.emit import instruction_set
-from ..toolchain.lines import LANES, Vector
+from .emit import instruction_set
+from .lines import LANES, Vector
 
 __all__ = ["exp"]
 
