@@ -48,7 +48,7 @@ def test_a_step_in_16_bits_multiplies_on_tensor_cores(steps, half):
     loss, gradients, buffers, launched = steps[half]
     for kernel in ("conv2d_tensor", "conv2d_weight_tensor", "matmul_asynchronous"):
         assert any(name.startswith(f"{kernel}_{half}") for name in launched), kernel
-    for kernel in ("norm_normalize_vector", "norm_grads_vector", "pool2d_max_forward_vector", "bias_sums_vector"):
+    for kernel in ("norm_sums_vector", "norm_finish_vector", "pool2d_max_forward_vector", "bias_sums_vector"):
         assert any(name.startswith(kernel) for name in launched), kernel
     products = [name for name in launched if half in name]
     assert {name.partition("_")[0] for name in products} == {"conv2d", "matmul"}, products

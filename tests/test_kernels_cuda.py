@@ -9,6 +9,7 @@ from minigrad_kernels import bias, interpreter
 from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.norm import cuda as norm_cuda
+from minigrad_kernels.softmax import cuda as softmax_cuda
 from minigrad_kernels.toolchain import implementation
 
 from .kernel_runs import (
@@ -64,7 +65,7 @@ def test_nan_reaches_what_it_must(case, position):
         np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
 
 
-LADDERS = {"bias": bias_cuda, "norm": norm_cuda}
+LADDERS = {"bias": bias_cuda, "norm": norm_cuda, "softmax": softmax_cuda}
 
 
 @pytest.mark.parametrize("case", rows_of(case for case in ROWS if case.family in LADDERS))

@@ -73,7 +73,8 @@ def both_statistics(x):
     """Mean and variance by the kernel of the CPU, and by definition."""
     mean, variance = np.empty((2, x.shape[1]), np.float32)
     norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
-    return mean, variance, *reference.batch_statistics(x)
+    with np.errstate(invalid="ignore"):
+        return mean, variance, *reference.batch_statistics(x)
 
 
 @pytest.mark.parametrize("shape", [(9, 1024), (100, 17), (2100, 64), (5000, 3), (4097, 1)], ids=str)
@@ -93,22 +94,20 @@ def test_on_the_cpu_too_a_first_row_far_from_all_others_costs_few_digits():
     assert np.abs(variance / true_variance - 1).max() <= 1e-5 and np.abs(mean - true_mean).max() <= 1e-4
 
 
-@pytest.mark.parametrize("row", [0, 1, 77, 199])
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_an_infinity_stays_the_mean_of_its_channel(row, value):
-    x = numbers(200, 12)
-    x[row, 5] = value
-    mean, variance = np.empty((2, 12), np.float32)
-    norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
+def test_an_infinity_stays_the_mean_of_its_channel():
     others = np.arange(12) != 5
-    np.testing.assert_equal(mean[5], np.float32(value))
-    assert np.isnan(variance[5]) and np.isfinite(mean[others]).all() and np.isfinite(variance[others]).all()
+    for row in (0, 1, 100, 199):
+        for value in (np.inf, -np.inf, np.nan):
+            x = numbers(200, 12)
+            x[row, 5] = value
+            mean, variance, *_ = both_statistics(x)
+            np.testing.assert_equal(mean[5], np.float32(value))
+            assert np.isnan(variance[5]) and np.isfinite(mean[others]).all() and np.isfinite(variance[others]).all()
 
 
 def test_a_constant_channel_has_variance_0():
     x = np.full((1001, 3), 0.1, np.float32)
-    mean, variance = np.empty((2, 3), np.float32)
-    norm.batch_statistics(x, mean, variance, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
+    mean, variance, *_ = both_statistics(x)
     assert (mean == x[0]).all() and not variance.any()
 
 

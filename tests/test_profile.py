@@ -83,7 +83,7 @@ def test_layers_are_those_of_the_model(lenet):
 def test_kernels_are_named(lenet):
     _, profile = lenet
     found = rows(profile, "kernel")
-    assert found["softmax.cpu.cross_entropy_alone"].calls == found["optimizer.cpu.adam_chunks"].calls == 1
+    assert found["softmax.cpu.losses_of_rows"].calls == found["optimizer.cpu.adam_chunks"].calls == 1
     assert sum(row.self for row in found.values()) == pytest.approx(profile.totals()["kernels"])
     assert {span.parent.kind for span in profile.spans if span.kind == "kernel"} <= {"forward", "backward", "update"}
 

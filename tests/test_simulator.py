@@ -22,10 +22,10 @@ from .kernel_runs import CASES, make_inputs, run, same_bits, wanted, within_roun
 from .test_kernels_optimizer import arguments, copies, hyper
 from .test_kernels_optimizer import within_rounding as within_rounding_of_rule
 
-RUNGS = dict.fromkeys(("conv2d", "pool2d", "bias", "norm", "elementwise", "scatter"), ("plain",))
+RUNGS = dict.fromkeys(("conv2d", "pool2d", "bias", "norm", "softmax", "elementwise", "scatter"), ("plain",))
 RUNGS["matmul"] = "plain", "tiled"
-# They start kernels of other families as well, or rows by teams of threads, or count in words of 32 bits.
-LEFT = {"forward_pooled", "max_relu_input_grad", "standardize", "standardize_grad", "dropout"}
+# They start kernels of other families as well, or count in words of 32 bits.
+LEFT = {"forward_pooled", "max_relu_input_grad", "dropout"}
 LARGEST, ROWS_OF_EACH = 400, 2  # elements of an array: the simulator starts a thread of the system for each of them
 
 

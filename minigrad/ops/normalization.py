@@ -192,9 +192,9 @@ def sample_norm_op(input, weight, bias, groups, eps):
     out = device.empty_like(x)
     statistics = [device.empty(shape, np.float64, like=x) for _ in ("mean", "variance")]
     if x.ndim == 2:
-        sample_norm.layer_norm(x, weight, bias, eps, False, out, *statistics)
+        sample_norm.layer_norm(x, weight, bias, eps, out, *statistics)
     else:
-        sample_norm.group_norm(x, weight, bias, eps, False, out, *statistics, device.workspace)
+        sample_norm.group_norm(x, weight, bias, eps, out, *statistics, device.workspace)
     return out, *statistics
 
 
@@ -217,7 +217,7 @@ def _sample_norm_at_once(g, input, weight, mean, variance, eps):
     weight, _ = _affine(x, weight, None)
     dx, dweight, dbias = (device.empty_like(array) for array in (x, weight, weight))
     kernel = sample_norm.layer_norm_grads if x.ndim == 2 else sample_norm.group_norm_grads
-    kernel(_dense(g), x, mean, variance, weight, eps, None, dx, dweight, dbias, device.workspace)
+    kernel(_dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, device.workspace)
     return {"input": dx, "weight": dweight, "bias": dbias}
 
 

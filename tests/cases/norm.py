@@ -6,9 +6,10 @@ Standardised rows also with means that are a thousand times their deviation.
 import numpy as np
 
 from minigrad_kernels import norm
+from minigrad_kernels.bias.cpu import SHORT, TILE
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.norm.cpu import RUN, SHORT, TILE
+from minigrad_kernels.norm.cpu import RUN
 
 from . import KernelCase, Output, Refusal
 
@@ -37,10 +38,6 @@ def scratch(function):
 
 def count(shape):
     return int(np.prod(shape)) // shape[1]
-
-
-def channel_sum(shape):
-    return row("channel_sum", shape, "x", "c", terms=SHORT, workspace=scratch("channel_sum"))
 
 
 def spread(reference, inputs, params):
@@ -200,7 +197,6 @@ ENDS = [("x", False), ("-", True), ("x", True)]  # a residual, and whether ReLU 
 MANY = (4200, 64)  # more parts than threads of a GPU that add those of a column
 
 CASES = [
-    *(channel_sum(shape) for shape in (*SHAPES, (0, 3), (0, 4, 2, 2))),
     *(statistics(shape) for shape in (*SHAPES, MANY)),
     *(normalize(shape) for shape in (*SHAPES, (0, 3))),
     *(normalize((5, 6, 3, 3), *affine) for affine in ("c-", "-c", "--")),

@@ -6,9 +6,9 @@ Forward also with means that are a thousand times the deviation from them, and w
 import numpy as np
 
 from minigrad_kernels import sample_norm
+from minigrad_kernels.bias.cpu import SHORT, TILE
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
-from minigrad_kernels.norm.cpu import SHORT, TILE
 
 from . import KernelCase, Output, Refusal
 
@@ -50,7 +50,7 @@ def forward_size(reference, inputs, params):
     """
     x, weight, bias = inputs
     groups = params["groups"]
-    settings = (EPS, False) if groups is None else (EPS, False, groups)
+    settings = (EPS,) if groups is None else (EPS, groups)
     normal, mean, variance = reference(x, np.ones_like(weight), np.zeros_like(bias), *settings)
     deviation = np.sqrt(variance + EPS)
     rows = normal.reshape(*mean.shape, -1) if x.size else np.zeros((*mean.shape, 1))
@@ -60,7 +60,7 @@ def forward_size(reference, inputs, params):
     return out, deviation * far, deviation**2 * far
 
 
-def forward(shape, groups=None, relu=False, lies=None):
+def forward(shape, groups=None, lies=None):
     """A row of group_norm, or of layer_norm where there are no groups."""
     function, order = ("layer_norm", None) if groups is None else ("group_norm", CHANNELS_LAST)
     statistics = shape[:1] if groups is None else (shape[0], groups)
@@ -68,7 +68,7 @@ def forward(shape, groups=None, relu=False, lies=None):
         family="sample_norm",
         function=function,
         shapes=(shape, shape[1:2], shape[1:2]),
-        params={"eps": EPS, "relu": relu},
+        params={"eps": EPS},
         outputs=(Output(shape, order), *[Output(statistics, kind="float64")] * 2),
         layouts=(lies or order,),
         terms=8,
@@ -80,14 +80,9 @@ def forward(shape, groups=None, relu=False, lies=None):
     )
 
 
-def grads_order(inputs, params):
-    *others, out = inputs
-    return *others, params["eps"], out
-
-
 def grads_size(reference, inputs, params):
     """All terms with their absolute values, so that nothing cancels."""
-    g, x, mean, variance, weight, _ = (None if v is None else np.abs(v.astype(float)) for v in inputs)
+    g, x, mean, variance, weight = (np.abs(v.astype(float)) for v in inputs)
     deviation = np.sqrt(per_group(variance, x) + EPS)
     z, h = (x + per_group(mean, x)) / deviation, g * per_column(weight, x)
     count = max(x.size // max(mean.size, 1), 1)
@@ -108,22 +103,21 @@ def positive_doubles(rng, shape):
     return rng.random(shape) + 0.1
 
 
-def grads(shape, groups=None, out="out"):
+def grads(shape, groups=None):
     function, order = ("layer_norm_grads", None) if groups is None else ("group_norm_grads", CHANNELS_LAST)
     statistics = shape[:1] if groups is None else (shape[0], groups)
     return KernelCase(
         family="sample_norm",
         function=function,
-        shapes=(shape, shape, statistics, statistics, shape[1:2], shape if out else None),
+        shapes=(shape, shape, statistics, statistics, shape[1:2]),
         params={"eps": EPS},
         outputs=(Output(shape, order), Output(shape[1:2]), Output(shape[1:2])),
-        layouts=(order, order, None, None, None, order),
+        layouts=(order, order),
         kinds=("float", "float", doubles, positive_doubles),
         terms=SHORT + 12,
         exact=False,
         magnitude=grads_size,
         workspace=lambda inputs, params, dtype: sample_norm.workspace(function, shape),
-        arrange=grads_order,
         nan=(0, 1) if shape[0] else (),
     )
 
@@ -147,12 +141,12 @@ IMAGES = [  # (shape, groups): a column, a vector, a tile and about them; one ro
 NARROW = [shape for shape in ROWS if 1 < shape[1]]
 
 CASES = [
-    *(forward(shape, None, relu) for shape in ROWS for relu in (False, True)),
-    *(forward(*image, relu) for image in IMAGES for relu in (False, True)),
-    *(forward(shape, None, False, lies) for shape in NARROW for lies in (lifted, peaked)),
-    *(forward(*image, True, lies) for image in IMAGES for lies in (lifted, peaked)),
-    *(grads(shape, None, out) for shape in ROWS for out in ("", "out")),
-    *(grads(*image, out) for image in IMAGES for out in ("", "out")),
+    *(forward(shape) for shape in ROWS),
+    *(forward(*image) for image in IMAGES),
+    *(forward(shape, None, lies) for shape in NARROW for lies in (lifted, peaked)),
+    *(forward(*image, lies) for image in IMAGES for lies in (lifted, peaked)),
+    *(grads(shape) for shape in ROWS),
+    *(grads(*image) for image in IMAGES),
 ]
 
 X, V, S = np.ones((3, 4), np.float32), np.ones(4, np.float32), np.ones(3)
@@ -161,16 +155,16 @@ SPACE = np.empty(1 << 16, np.uint8)
 
 
 def _layers(x=X, weight=V, bias=V, out=X, mean=S, variance=S):
-    return lambda: sample_norm.layer_norm(x, weight, bias, EPS, False, out.copy(), mean, variance)
+    return lambda: sample_norm.layer_norm(x, weight, bias, EPS, out.copy(), mean, variance)
 
 
 def _images(x=Y, weight=V, out=Y, mean=T, variance=T, space=SPACE):
-    return lambda: sample_norm.group_norm(x, weight, V, EPS, False, out, mean, variance, space)
+    return lambda: sample_norm.group_norm(x, weight, V, EPS, out, mean, variance, space)
 
 
-def _grads(g=Y, mean=T, out=Y, dw=V, space=SPACE):
+def _grads(g=Y, mean=T, dw=V, space=SPACE):
     outputs = Y.copy("K"), dw, V.copy()
-    return lambda: sample_norm.group_norm_grads(g, Y, mean, T, V, EPS, out, *outputs, space)
+    return lambda: sample_norm.group_norm_grads(g, Y, mean, T, V, EPS, *outputs, space)
 
 
 def _frozen(array):
@@ -202,7 +196,6 @@ WRONG = {
     "out": (_images(out=_frozen(Y)), ShapeError, "group_norm: out is read-only"),
     "workspace": (_images(space=SPACE[:9]), ShapeError, "group_norm: workspace has shape (9,), wants"),
     "grads g": (_grads(g=Y[:2]), ShapeError, "group_norm_grads: g has shape (2, 4, 2, 2), wants (3, 4, 2, 2)"),
-    "grads out": (_grads(out=Y.astype("f8")), KindError, "group_norm_grads: out has type float64, wants float32"),
     "grads dw": (_grads(dw=V.astype("f8")), KindError, "group_norm_grads: dw has type float64, wants float32"),
     "grads workspace": (_grads(space=X), KindError, "group_norm_grads: workspace has type float32, wants uint8"),
 }

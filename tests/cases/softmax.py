@@ -28,155 +28,95 @@ def absolute(reference, inputs, params):
     return tuple((1 + np.abs(result)) * largest for result in results)
 
 
-def row(function, shape, inputs=1, **settings):
-    return KernelCase(
-        family="softmax",
-        function=function,
-        shapes=(shape,) * inputs,
-        params={},
-        outputs=(Output(shape),),
-        terms=relative(shape[1]),
-        exact=False,
-        magnitude=absolute,
-        **settings,
-    )
+def case(function, shapes, outputs, terms, **settings):
+    outputs = tuple(map(Output, outputs))
+    return KernelCase("softmax", function, shapes, settings.pop("params", {}), outputs, terms=terms, **settings)
+
+
+def row(function, shape):
+    return case(function, (shape,), (shape,), relative(shape[1]), exact=False, magnitude=absolute)
 
 
 def softmax_grad(shape):
-    return KernelCase(
-        family="softmax",
-        function="softmax_grad",
-        shapes=(shape, shape),
-        params={},
-        outputs=(Output(shape),),
-        terms=shape[1] + 2,
-        magnitude=lambda reference, inputs, params: (
-            np.abs(inputs[1]) * (np.abs(inputs[0]) + np.abs(inputs[0] * inputs[1]).sum(1, keepdims=True))
-        ),
-        nan=(0, 1) if np.prod(shape) else (),
-    )
+    def size(reference, inputs, params):
+        g, out = map(np.abs, inputs)
+        return out * (g + (g * out).sum(1, keepdims=True))
 
-
-def log_softmax_grad_size(reference, inputs, params):
-    g, out = (np.abs(v.astype(float)) for v in inputs)
-    return g + np.exp(inputs[1].astype(float)) * (1 + out) * g.sum(1, keepdims=True)
+    nan = (0, 1) if np.prod(shape) else ()
+    return case("softmax_grad", (shape, shape), (shape,), shape[1] + 2, magnitude=size, nan=nan)
 
 
 def log_softmax_grad(shape):
-    return KernelCase(
-        family="softmax",
-        function="log_softmax_grad",
-        shapes=(shape, shape),
-        params={},
-        outputs=(Output(shape),),
-        terms=shape[1] + 8,
-        exact=False,
-        magnitude=log_softmax_grad_size,
-        nan=(0,) if np.prod(shape) else (),
-    )
+    def size(reference, inputs, params):
+        g, out = (np.abs(v.astype(float)) for v in inputs)
+        return g + np.exp(inputs[1].astype(float)) * (1 + out) * g.sum(1, keepdims=True)
+
+    nan = (0,) if np.prod(shape) else ()
+    return case("log_softmax_grad", (shape, shape), (shape,), shape[1] + 8, exact=False, magnitude=size, nan=nan)
 
 
-def targets(rng, shape, classes):
+def targets(classes):
     """Classes, some of them ignored."""
-    target = rng.integers(0, classes, shape)
-    target[::3] = IGNORED
-    return target
+
+    def draw(rng, shape):
+        target = rng.integers(0, classes, shape)
+        target[::3] = IGNORED
+        return target
+
+    return draw
 
 
 def cross_entropy(shape):
-    def target(rng, size):
-        return targets(rng, size, shape[1])
+    rows = shape[:1]
+    settings = dict(params=dict(ignore_index=IGNORED), kinds=("float", targets(shape[1])), exact=False)
+    size = lambda reference, inputs, params: absolute(reference, (inputs[0], inputs[1] * 0), params)
+    return case("cross_entropy", (shape, rows), (rows, rows), relative(shape[1]), magnitude=size, **settings)
 
-    return KernelCase(
-        family="softmax",
-        function="cross_entropy",
-        shapes=(shape, shape[:1]),
-        params=dict(ignore_index=IGNORED),
-        outputs=(Output(shape[:1]), Output(shape[:1])),
-        kinds=("float", target),
-        terms=relative(shape[1]),
-        exact=False,
-        magnitude=lambda reference, inputs, params: absolute(reference, (inputs[0], inputs[1] * 0), params),
-    )
+
+def ignored(rng, size):
+    return np.int64(IGNORED)
 
 
 def cross_entropy_grad(shape):
-    def target(rng, size):
-        return targets(rng, size, shape[1])
-
-    def ignored(rng, size):
-        return np.int64(IGNORED)
-
     def size(reference, inputs, params):
         g, x, _, _, logsumexp = inputs
         p = np.exp(x.astype(float) - logsumexp[:, None])
         return np.abs(g[:, None]) * (1 + p * (1 + np.abs(x) + np.abs(logsumexp[:, None])))
 
-    return KernelCase(
-        family="softmax",
-        function="cross_entropy_grad",
-        shapes=(shape[:1], shape, shape[:1], (), shape[:1]),
-        params={},
-        outputs=(Output(shape),),
-        kinds=("float", "float", target, ignored, "float"),
-        terms=6,
-        exact=False,
-        magnitude=size,
-    )
+    rows, kinds = shape[:1], ("float", "float", targets(shape[1]), ignored, "float")
+    shapes = rows, shape, rows, (), rows
+    return case("cross_entropy_grad", shapes, (shape,), 6, kinds=kinds, exact=False, magnitude=size)
 
 
-def scratch(inputs, params, dtype):
-    return softmax.workspace(len(inputs[0]))
-
-
-def cross_entropy_total(shape, mean, ignored=None):
-    def target(rng, size):
-        return targets(rng, size, shape[1]) if ignored is None else np.full(size, ignored)
-
+def cross_entropy_total(shape, mean, label=None):
     def size(reference, inputs, params):
         """A sum takes the roundings of its terms, a mean their mean."""
         losses, logsumexp = absolute(softmax_reference.cross_entropy, (inputs[0], inputs[1] * 0), {"ignore_index": 1})
         divisor = max((inputs[1] != IGNORED).sum(), 1) if mean else 1
         return losses.sum() / divisor, divisor, logsumexp
 
-    return KernelCase(
-        family="softmax",
-        function="cross_entropy_total",
-        shapes=(shape, shape[:1]),
+    drawn = targets(shape[1]) if label is None else lambda rng, size: np.full(size, label)
+    settings = dict(
         params=dict(ignore_index=IGNORED, mean=mean),
-        outputs=(Output(()), Output(()), Output(shape[:1])),
-        kinds=("float", target),
-        terms=relative(shape[1]) + 40,
+        kinds=("float", drawn),
         exact=False,
         magnitude=size,
-        workspace=scratch,
-        nan=(0,) if ignored is None and shape[0] > 1 else (),
+        workspace=lambda inputs, params, dtype: softmax.workspace(len(inputs[0])),
+        nan=(0,) if label is None and shape[0] > 1 else (),
     )
+    outputs = (), (), shape[:1]
+    return case("cross_entropy_total", (shape, shape[:1]), outputs, relative(shape[1]) + 40, **settings)
 
 
 def cross_entropy_total_grad(shape):
-    def target(rng, size):
-        return targets(rng, size, shape[1])
-
-    def ignored(rng, size):
-        return np.int64(IGNORED)
-
     def size(reference, inputs, params):
         g, divisor, x, _, _, logsumexp = inputs
         p = np.exp(x.astype(float) - logsumexp[:, None])
         return np.abs(g / divisor) * (1 + p * (1 + np.abs(x) + np.abs(logsumexp[:, None])))
 
-    return KernelCase(
-        family="softmax",
-        function="cross_entropy_total_grad",
-        shapes=((), (), shape, shape[:1], (), shape[:1]),
-        params={},
-        outputs=(Output(shape),),
-        kinds=("float", "positive", "float", target, ignored, "float"),
-        terms=7,
-        exact=False,
-        magnitude=size,
-    )
+    rows, kinds = shape[:1], ("float", "positive", "float", targets(shape[1]), ignored, "float")
+    shapes = (), (), shape, rows, (), rows
+    return case("cross_entropy_total_grad", shapes, (shape,), 7, kinds=kinds, exact=False, magnitude=size)
 
 
 CASES = [

@@ -47,7 +47,7 @@ BOTH = [  # cases that run on either rung, and plain in float64
     *(elementwise.leaky(f"leaky_relu{end}", SIZE, 0.1) for end in ("", "_grad")),
     elementwise.row("erf", SIZE),
     elementwise.dropout(SIZE, 0.5),
-    *(make(PARTS) for make in (norm.channel_sum, norm.statistics, norm.normalize, norm.grads)),
+    *(make(PARTS) for make in (norm.statistics, norm.normalize, norm.grads)),
     *pool2d.maximum((1, 4, 5, 7), (3, 2), (2, 2), (1, 1)),
     *pool2d.maximum((1, 4, 18, 17), (17, 16), (1, 1)),  # more taps than a byte can number
     *pool2d.plain((1, 4, 6, 8), 3, 2, 1),

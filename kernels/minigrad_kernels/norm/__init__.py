@@ -1,4 +1,4 @@
-"""Channel sums and batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last,
+"""Batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last,
 and rows brought to mean 0 and variance 1.
 
 Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
@@ -13,16 +13,15 @@ Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer norma
 import functools
 import math
 
+from ..bias.plan import ALIGNMENT, cut
 from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
 from ..toolchain import backend, implementation
-from . import plan
 
 __all__ = [
     "batch_norm_grads",
     "batch_normalize",
     "batch_statistics",
-    "channel_sum",
     "standardize",
     "standardize_grad",
     "workspace",
@@ -33,23 +32,13 @@ MATRIX = "N C+ | N C+ H W"
 
 @functools.lru_cache(maxsize=1024)
 def workspace(function, x_shape):
-    """The bytes that "channel_sum", "batch_statistics" or "batch_norm_grads" wants for x of this shape."""
+    """The bytes that "batch_statistics" or "batch_norm_grads" wants for x of this shape: two sums of each part."""
     channels = max(x_shape[1], 1)
-    return plan.workspace(math.prod(x_shape) // channels, channels)
+    count = math.prod(x_shape) // channels
+    return 16 * (cut(count, channels).parts if count else 0) * channels + ALIGNMENT - 1
 
 
 _bytes = workspace  # the argument of that name hides it
-
-
-@launcher(reads("x", MATRIX), writes("out", "C", SUMS), view=matrix)
-def channel_sum(x, out, workspace):
-    """The sum of each channel: the gradient of a bias.
-
-    Math    out[c] = sum of x over all axes but 1
-    Grads   linear: dx is g broadcast to x
-    Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace("channel_sum", x.shape) bytes
-    """
-    return Call(_bytes("channel_sum", x.shape), implementation(__name__, "channel_sum", x))
 
 
 def _in_halves(x, *others):

@@ -1,75 +1,131 @@
-"""Rows brought to mean 0 and variance 1 on the CPU: every thread owns rows.
+"""Rows normalised on the CPU, each by itself: threads share the rows, and each row takes three steps, as in softmax.
 
-Both sums of a row take one pass. They are in float64, and of the distances from the row's first element, so that the
-result is right to the last digits even where a mean is far larger than the deviation from it.
+    load    a formula over the row (toolchain/lines.py) adds up what its elements give, lane by lane
+    join    the lanes become numbers of the row
+    finish  another formula writes the row's results
+
+The sums of a row are in float64, and of the distances from its first element, so that the result is right to the last
+digits even where a mean is far larger than the deviation from it. The gradients of weight and bias are added up in
+float64, part by part (see bias/plan.py).
 """
 
 import numpy as np
 
 from ..bias.cpu import SMALL
-from ..toolchain import clear, jit, share, shared, stack_array
-from ..toolchain.lines import LANES, lane_total
-from .cpu_lines import add_row_moments, add_row_products, standardize_grad_line, standardize_line
+from ..bias.plan import cut
+from ..toolchain import clear, elements, jit, share, shared, stack_array
+from ..toolchain.lines import LANES, lane_total, line
 
-__all__ = ["standardize", "standardize_grad"]
-
-WIDE = 2 * LANES  # sums that run side by side
-
-
-@jit
-def total(sums):
-    return lane_total(sums) + lane_total(sums[LANES:])
-
-
-@jit
-def standardize_row(x, start, stop, eps, like, out):
-    sums, squares, origin = stack_array(WIDE, like), stack_array(WIDE, like), np.float64(x[start])
-    clear(sums)
-    clear(squares)
-    for at in range(start, stop, WIDE):
-        add_row_moments(at, min(WIDE, stop - at), x, sums, squares, origin)
-    mean = total(sums) / (stop - start)
-    variance = total(squares) / (stop - start) - mean * mean
-    scale = 1.0 / np.sqrt((0.0 if variance < 0 else variance) + eps)  # written so that NaN passes
-    kind = out.dtype.type
-    standardize_line(start, stop - start, x, out, x[start], kind(mean), kind(scale))
-    return scale
-
-
-@shared
-def standardize_rows(team, x, columns, eps, like, out, scale):
-    for n in share(scale.size, team):
-        start = n * columns
-        scale[n] = standardize_row(x, start, start + columns, eps, like, out)
-
+__all__ = ["layer_norm", "layer_norm_grads", "standardize", "standardize_grad"]
 
 LIKE = np.zeros(1)  # the type of sums
 
 
-def standardize(x, eps, out, scale):
-    kernel = standardize_rows.alone if x.size < SMALL else standardize_rows
-    kernel(x.reshape(-1), x.shape[1], eps, LIKE, out.reshape(-1), scale)
+@line(moving="x", totals="sums squares", numbers="origin one")
+def load_moments(here):
+    d = (here.x - here.origin) * here.one  # widened
+    here.sums += d
+    here.squares += d * d
+
+
+@line(moving="x out", fixed="weight bias", numbers="centre scale shift")
+def finish_row(here):
+    z = (here.x - here.centre) * here.scale - here.shift
+    here.out = z * here.weight + here.bias
+
+
+@line(moving="g x", fixed="weight dw db", totals="sums products", numbers="centre scale shift")
+def load_products(here):
+    z = (here.x - here.centre) * here.scale - here.shift
+    h = here.g * here.weight
+    here.sums += h
+    here.products += h * z
+    here.db += here.g
+    here.dw += here.g * z
+
+
+@line(moving="g x dx", fixed="weight", numbers="centre scale shift level slope")
+def finish_grad(here):
+    z = (here.x - here.centre) * here.scale - here.shift
+    here.dx = ((here.g * here.weight - here.level) - z * here.slope) * here.scale
 
 
 @jit
-def standardize_grad_row(g, z, start, stop, scale, like, dx):
-    sums, products = stack_array(WIDE, like), stack_array(WIDE, like)
+def row_statistics(x, start, columns, like):
+    """(mean, variance) of a row, in float64."""
+    sums, squares = stack_array(LANES, like), stack_array(LANES, like)
     clear(sums)
-    clear(products)
-    for at in range(start, stop, WIDE):
-        add_row_products(at, min(WIDE, stop - at), g, z, sums, products, 1.0)
-    kind = dx.dtype.type
-    mean, slope = kind(total(sums) / (stop - start)), kind(total(products) / (stop - start))
-    standardize_grad_line(start, stop - start, g, z, dx, mean, slope, scale)
+    clear(squares)
+    load_moments(start, columns, x, sums, squares, x[start], 1.0)
+    d = lane_total(sums) / columns
+    v = lane_total(squares) / columns - d * d
+    return x[start] + d, 0.0 if v < 0 else v  # written so that NaN passes
+
+
+@jit
+def scales(mean, variance, eps, kind):
+    """(centre, scale, shift) in the element type: z = (x - centre) * scale - shift."""
+    centre, scale = kind(mean), 1.0 / np.sqrt(variance + eps)
+    return centre, kind(scale), kind((mean - centre) * scale)
 
 
 @shared
-def standardize_grad_rows(team, g, z, columns, scale, like, dx):
-    for n in share(scale.size, team):
-        start = n * columns
-        standardize_grad_row(g, z, start, start + columns, scale[n], like, dx)
+def normalize_rows(team, x, weight, bias, eps, like, out, mean, variance):
+    columns = weight.size
+    for n in share(mean.size, team):
+        mean[n], variance[n] = row_statistics(x, n * columns, columns, like)
+        centre, scale, shift = scales(mean[n], variance[n], eps, x.dtype.type)
+        finish_row(n * columns, columns, x, out, weight, bias, centre, scale, shift)
+
+
+@shared
+def grad_rows(team, g, x, mean, variance, weight, eps, like, rows, dx, dw, db):
+    """dw and db: (parts, columns), of parts of so many rows."""
+    columns, kind = weight.size, x.dtype.type
+    sums, products = stack_array(LANES, like), stack_array(LANES, like)
+    for p in share(len(dw), team):
+        clear(dw[p])
+        clear(db[p])
+        for n in range(p * rows, min(mean.size, (p + 1) * rows)):
+            start = n * columns
+            centre, scale, shift = scales(mean[n], variance[n], eps, kind)
+            clear(sums)
+            clear(products)
+            load_products(start, columns, g, x, weight, dw[p], db[p], sums, products, centre, scale, shift)
+            level, slope = kind(lane_total(sums) / columns), kind(lane_total(products) / columns)
+            finish_grad(start, columns, g, x, dx, weight, centre, scale, shift, level, slope)
+
+
+def layer_norm(x, weight, bias, eps, out, mean, variance):
+    kernel = normalize_rows.alone if x.size < SMALL else normalize_rows
+    kernel(x.reshape(-1), weight, bias, eps, LIKE, out.reshape(-1), mean, variance)
+
+
+@np.errstate(all="ignore")  # infinities and NaN are the user's
+def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
+    if not x.size:
+        dw.fill(0)
+        db.fill(0)
+        return
+    plan, kernel = cut(*x.shape), grad_rows.alone if x.size < SMALL else grad_rows
+    space = elements(workspace, LIKE.dtype, 2 * plan.parts * weight.size)
+    parts = space.reshape(2, plan.parts, weight.size)
+    kernel(g.reshape(-1), x.reshape(-1), mean, variance, weight, eps, LIKE, plan.rows, dx.reshape(-1), *parts)
+    dw[:], db[:] = parts.sum(1)
+
+
+@np.errstate(all="ignore")
+def standardize(x, eps, out, scale):
+    """layer_norm by weights of 1."""
+    rows, columns = x.shape
+    mean, variance = np.empty((2, rows))
+    layer_norm(x, np.ones(columns, x.dtype), np.zeros(columns, x.dtype), eps, out, mean, variance)
+    scale[:] = 1 / np.sqrt(variance + eps)
 
 
 def standardize_grad(g, out, scale, dx):
-    kernel = standardize_grad_rows.alone if g.size < SMALL else standardize_grad_rows
-    kernel(g.reshape(-1), out.reshape(-1), g.shape[1], scale, LIKE, dx.reshape(-1))
+    """layer_norm_grads of rows that are normalised already."""
+    rows, columns = g.shape
+    ones, space = np.ones(columns, g.dtype), np.empty(16 * cut(rows, columns).parts * columns if rows else 0, np.uint8)
+    layer_norm_grads(g, out, np.zeros(rows), np.ones(rows), ones, 0.0, dx, *np.empty((2, columns)), space)
+    dx *= scale[:, None]

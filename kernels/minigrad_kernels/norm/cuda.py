@@ -1,37 +1,22 @@
 """Batch normalisation and standardised rows on CUDA: which rung runs, and how it is started.
 
 Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
-(cuda_vector*.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
-says, and cuda_totals.py adds up what the parts gave. Statistics take one pass over x: parts are joined by their means.
-A team of threads owns a row (cuda_rows.py), which has no rungs.
+(cuda_vector.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
+says. A team of threads owns a row (cuda_rows.py): its rungs are plain, joined in shared memory, and warp, by shuffles.
 """
 
 import numpy as np
 
 from ..bias.cuda import LIMIT
-from ..bias.cuda import column_sums as channel_sum
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..errors import ShapeError
-from ..softmax.cuda_parts import THREADS, bits_of, blocks_of
+from ..softmax.cuda_teams import THREADS, start
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from ..toolchain.cuda.rungs import choose
-from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector, cuda_vector_grads
+from . import cuda_plain, cuda_rows, cuda_vector
 
-__all__ = [
-    "batch_norm_grads",
-    "batch_normalize",
-    "batch_statistics",
-    "channel_sum",
-    "fits",
-    "standardize",
-    "standardize_grad",
-]
-
-
-def _check_size(op, x, limit):
-    if x.size >= limit:
-        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {limit}; split it")
+__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "fits", "standardize", "standardize_grad"]
 
 
 def fits(x, *others):
@@ -42,43 +27,52 @@ def fits(x, *others):
 
 
 def _rung(op, rung, x, *others):
-    """The rung for matrices of one shape whose channels are columns."""
-    _check_size(op, x, LIMIT)
+    """The rung for matrices of one shape whose channels are columns; others may be None."""
+    if x.size >= LIMIT:
+        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {LIMIT}; split it")
     wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
-    return choose(op, rung, {"plain": None, "vector": None if fits(x, *others) else wish})
+    fitting = fits(x, *(array for array in others if array is not None))
+    return choose(op, rung, {"plain": None, "vector": None if fitting else wish})
 
 
-def _partials(workspace, x, plan):
-    """Two arrays of (parts, channels) in the workspace, in the type of sums."""
-    start, count = -address(workspace) % VECTOR, plan.parts * x.shape[1]
-    kind = np.float32 if x.itemsize == 2 else x.dtype
-    space = workspace[start : start + 2 * count * np.dtype(kind).itemsize].view(kind)
-    return space[:count].reshape(plan.parts, -1), space[count:].reshape(plan.parts, -1)
+def _given(x, *arrays):
+    """Arrays for a vector kernel, where x stands for None, and whether each is there."""
+    return [x if array is None else array for array in arrays], [int(array is not None) for array in arrays]
 
 
-def _elements(size, kernels, arguments):
-    """Start a plain kernel with so many threads."""
-    kernels[arguments[0].itemsize]((-(-size // THREADS),), (THREADS,), arguments)
-
-
-def _lines(x, kernel, arguments):
-    """Start a vector kernel whose threads take LINES lines each."""
-    plan = cut(*x.shape)
-    groups = -(-x.shape[0] // (plan.fold * LINES))
-    kernel[x.dtype.name](
-        (plan.tiles * groups,), (THREADS,), (*arguments, x.size, x.shape[1], plan.fold, plan.tiles, LINES)
-    )
-
-
-def _parts(x, kernel, arguments):
-    """Start a vector kernel that sums the columns of parts."""
-    plan = cut(*x.shape)
-    sizes = x.size, x.shape[1], plan.fold, plan.tiles, plan.rows // plan.fold
-    kernel[x.dtype.name]((plan.tiles * plan.parts,), (THREADS,), (*arguments, *sizes))
+def _sums(rung, x, g, out, mean, masked, workspace):
+    """Both sums of the parts of each column, see sums_plain, as arrays of (parts, channels) in the type of sums."""
+    plan, columns = cut(*x.shape), x.shape[1]
+    first, count = -address(workspace) % VECTOR, plan.parts * columns
+    space = workspace[first : first + 2 * count * mean.itemsize].view(mean.dtype)
+    parts = space[:count].reshape(plan.parts, -1), space[count:].reshape(plan.parts, -1)
+    if rung == "plain":
+        grid = (-(-count // THREADS),)
+        cuda_plain.sums_plain[x.itemsize](grid, (THREADS,), (x, g, out, mean, *parts, masked, plan.rows))
+    else:
+        (g, out, masked), flags = _given(x, g, out, masked)
+        sizes = x.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
+        arguments = x, g, out, mean, *parts, masked, *flags, *sizes
+        cuda_vector.SUMS[x.dtype.name]((plan.tiles * plan.parts,), (THREADS,), arguments)
+    return parts
 
 
 def _totals(kernels, result, arguments):
     kernels[result.itemsize]((-(-result.size // WIDTH),), (WIDTH, HEIGHT), arguments)
+
+
+def _finish(rung, x, more, passed, mean, variance, weight, bias, dw, out, eps, relu):
+    """finish_plain, or finish_vector, whose threads take LINES lines each."""
+    if rung == "plain":
+        arguments = x, more, passed, mean, variance, weight, bias, dw, out, eps, int(relu)
+        cuda_plain.finish_plain[x.itemsize]((-(-x.size // THREADS),), (THREADS,), arguments)
+        return
+    (rows, columns), plan = x.shape, cut(*x.shape)
+    (more, passed, weight, bias, dw), flags = _given(x, more, passed, weight, bias, dw)
+    numbers = eps, float(rows), *flags, int(relu), x.size, columns, plan.fold, plan.tiles, LINES
+    arguments = x, more, passed, mean, variance, weight, bias, dw, out, *numbers
+    groups = -(-rows // (plan.fold * LINES))
+    cuda_vector.FINISH[x.dtype.name]((plan.tiles * groups,), (THREADS,), arguments)
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
@@ -87,79 +81,44 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, ha
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
-    (rows, columns), plan = x.shape, cut(*x.shape)
-    partials = _partials(workspace, x, plan)
-    if rung == "plain":
-        _elements(plan.parts * columns, cuda_plain.statistics_plain, (x, *partials, plan.rows))
-    else:
-        _parts(x, cuda_vector.STATISTICS, (x, *partials))
-    running = (running_mean, running_var, momentum, rows / (rows - 1)) if has_running else (None, None, 0.0, 1.0)
-    shift = x[0].astype(np.float32) if x.itemsize == 2 else x[0]
-    _totals(cuda_totals.total_statistics, mean, (shift, *partials, mean, variance, *running, rows, plan.rows))
+    parts = _sums(rung, x, None, None, mean, None, workspace)
+    running = (running_mean, running_var) if has_running else (None, None)
+    _totals(cuda_plain.total_statistics, mean, (*parts, mean, variance, *running, momentum, len(x)))
 
 
 def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
-    rung = _rung("batch_normalize", rung, x, out, *([] if residual is None else [residual]))
-    if not x.size:
-        return
-    if rung == "plain":
+    rung = _rung("batch_normalize", rung, x, out, residual)
+    if x.size:
         affine = weight if has_weight else None, bias if has_bias else None
-        _elements(x.size, cuda_plain.normalize_plain, (x, mean, variance, *affine, residual, out, eps, int(relu)))
-        return
-    flags = int(has_weight), int(has_bias), int(residual is not None), int(relu)
-    arguments = x, mean, variance, weight, bias, x if residual is None else residual, out, eps, *flags
-    _lines(x, cuda_vector.NORMALIZE, arguments)
+        _finish(rung, x, residual, None, mean, variance, *affine, None, out, eps, relu)
 
 
 def batch_norm_grads(
     g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
 ):  # fmt: skip
-    rung = _rung("batch_norm_grads", rung, x, g, *(array for array in (out, dx, dresidual) if array is not None))
+    rung = _rung("batch_norm_grads", rung, x, g, out, dx, dresidual)
     if not x.size:
         dw.fill(0)
         db.fill(0)
         return
-    (rows, columns), plan = x.shape, cut(*x.shape)
-    partials = _partials(workspace, x, plan)
-    relu, masked = out is not None, dresidual is not None
-    if rung == "plain":
-        arrays = g, x, out, mean, *partials, dresidual
-        _elements(plan.parts * columns, cuda_plain.products_plain, (*arrays, plan.rows))
-    else:
-        arrays = g, x, out if relu else x, mean, *partials, dresidual if masked else x
-        _parts(x, cuda_vector_grads.PRODUCTS, (*arrays, int(relu), int(masked)))
-    _totals(cuda_totals.total_grads, dw, (*partials, variance, dw, db, eps))
-    if dx is None:
-        return
-    if masked:
-        g, out = dresidual, None
-    if rung == "plain":
-        arguments = g, x, out, mean, variance, weight if has_weight else None, dw, db, dx, eps
-        _elements(x.size, cuda_plain.grads_plain, arguments)
-        return
-    numbers = eps, int(has_weight), int(out is not None), float(rows)
-    _lines(
-        x,
-        cuda_vector_grads.GRADS,
-        (g, x, x if out is None else out, mean, variance, weight, dw, db, dx, *numbers),
-    )
+    parts = _sums(rung, x, g, out, mean, dresidual, workspace)
+    _totals(cuda_plain.total_grads, dw, (*parts, variance, dw, db, eps))
+    if dx is not None:
+        g, out = (g, out) if dresidual is None else (dresidual, None)
+        _finish(rung, x, g, out, mean, variance, weight if has_weight else None, db, dw, dx, eps, False)
 
 
-# ---- rows --------------------------------------------------------------------------------------------------------
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _start(op, kernels, x, arguments):
-    """Start the kernel of the type of x on its rows."""
-    _check_size(op, x, LIMIT - THREADS)
-    (rows, columns), kernel = x.shape, kernels[x.dtype.name]
-    if rows:
-        bits = bits_of(columns)
-        kernel((blocks_of(rows, bits),), (THREADS,), (*arguments, rows, columns, bits))
+def _start(op, rung, kernel, x, *arguments):
+    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
+    start(cuda_rows.ROWS[rung][kernel], x, (x, *arguments))
 
 
-def standardize(x, eps, out, scale):
-    _start("standardize", cuda_rows.STANDARDIZE, x, (x, out, scale, eps))
+def standardize(x, eps, out, scale, rung=None):
+    _start("standardize", rung, 0, x, out, scale, eps)
 
 
-def standardize_grad(g, out, scale, dx):
-    _start("standardize_grad", cuda_rows.GRAD, g, (g, out, scale, dx))
+def standardize_grad(g, out, scale, dx, rung=None):
+    _start("standardize_grad", rung, 1, g, out, scale, dx)

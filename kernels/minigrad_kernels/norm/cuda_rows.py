@@ -1,60 +1,51 @@
-"""Rows brought to mean 0 and variance 1: a team of threads owns a row (softmax/cuda_parts.py). float32 and float64.
+"""Rows brought to mean 0 and variance 1: a team of threads owns a row (softmax/cuda_teams.py).
 
 Every row is taken about a shift, its first element, so that float32 keeps its digits where a mean is far larger than
 the deviation from it; the sum of squares is about the mean. After the first pass rows are read from the cache.
 """
 
-from ..softmax.cuda_parts import DOUBLE, SINGLE, THREADS, place_in_team
-from ..toolchain.cuda import i32, i64, kernel, offset
-from .cuda_parts import finite, inverse_deviation
+from ..softmax.cuda_teams import THREADS, own_row, shuffled, sum_of, treed
+from ..toolchain.cuda import cuda, each_float
+from .cuda_plain import finite, inverse_deviation
 
-__all__ = ["GRAD", "STANDARDIZE"]
-
-SHAPE = "i32 rows, i32 columns, i32 bits"
+__all__ = ["ROWS"]
 
 
-def _standardize(own):
-    _, kind, real, *_, team_sum, _ = own
+def rows_of(rung, kinds, team_sum):
+    """(standardize, its gradient) whose teams join in this way."""
+    settings = dict(threads=THREADS, variant=rung, kinds=kinds)
 
-    @kernel(f"{kind}* x, {kind}* out, {kind}* scale, {kind} eps, {SHAPE}", threads=THREADS, variant=kind)
-    def standardize(x, out, scale, eps, rows, columns, bits):
+    @each_float("_[:,:] x, _[:,:] out, _[:] scale, _ eps", **settings)
+    def standardize(x, out, scale, eps):
         """x is read three times, out written once."""
-        (lane, row), step = place_in_team(bits), i32(1 << bits)
-        x, out = offset(x, i64(row) * i64(columns)), offset(out, i64(row) * i64(columns))
-        stop, mean, squares = columns if row < rows else i32(0), real(0), real(0)
-        shift = finite(x[0]) if row < rows else real(0)
-        for k in range(lane, stop, step):
-            mean += x[k] - shift
-        mean = team_sum(mean, bits) / real(columns)
-        for k in range(lane, stop, step):
-            squares += ((x[k] - shift) - mean) * ((x[k] - shift) - mean)
-        factor = inverse_deviation(team_sum(squares, bits) / real(columns), eps)
-        for k in range(lane, stop, step):
-            out[k] = ((x[k] - shift) - mean) * factor
-        if lane == 0 and row < rows:
-            scale[row] = factor
+        (n, columns), lane, lanes = own_row(x), cuda.threadIdx.x, cuda.blockDim.x
+        size, mean, squares = x.dtype.type(x.shape[1]), x.dtype.type(0), x.dtype.type(0)
+        shift = finite(x[n, 0]) if columns else mean
+        for c in range(lane, columns, lanes):
+            mean += x[n, c] - shift
+        mean = team_sum(mean, x) / size
+        for c in range(lane, columns, lanes):
+            d = (x[n, c] - shift) - mean
+            squares += d * d
+        factor = inverse_deviation(team_sum(squares, x) / size, eps)
+        for c in range(lane, columns, lanes):
+            out[n, c] = ((x[n, c] - shift) - mean) * factor
+        if lane == 0 and columns:
+            scale[n] = factor
 
-    return standardize
-
-
-def _grad(own):
-    _, kind, real, *_, team_sum, _ = own
-
-    @kernel(f"{kind}* g, {kind}* out, {kind}* scale, {kind}* dx, {SHAPE}", threads=THREADS, variant=kind)
-    def standardize_grad(g, out, scale, dx, rows, columns, bits):
+    @each_float("_[:,:] g, _[:,:] out, _[:] scale, _[:,:] dx", **settings)
+    def standardize_grad(g, out, scale, dx):
         """g and out are read twice, dx written once."""
-        (lane, row), step = place_in_team(bits), i32(1 << bits)
-        start, stop = i64(row) * i64(columns), columns if row < rows else i32(0)
-        g, out, dx, mean, slope = offset(g, start), offset(out, start), offset(dx, start), real(0), real(0)
-        for k in range(lane, stop, step):
-            mean += g[k]
-            slope += g[k] * out[k]
-        mean, slope = team_sum(mean, bits) / real(columns), team_sum(slope, bits) / real(columns)
-        factor = scale[row] if row < rows else real(0)
-        for k in range(lane, stop, step):
-            dx[k] = factor * ((g[k] - mean) - out[k] * slope)
+        (n, columns), lane, lanes = own_row(g), cuda.threadIdx.x, cuda.blockDim.x
+        size, mean, slope = g.dtype.type(g.shape[1]), g.dtype.type(0), g.dtype.type(0)
+        for c in range(lane, columns, lanes):
+            mean += g[n, c]
+            slope += g[n, c] * out[n, c]
+        mean, slope = team_sum(mean, g) / size, team_sum(slope, g) / size
+        for c in range(lane, columns, lanes):
+            dx[n, c] = scale[n] * ((g[n, c] - mean) - out[n, c] * slope)
 
-    return standardize_grad
+    return standardize, standardize_grad
 
 
-STANDARDIZE, GRAD = ({own.name: make(own) for own in (SINGLE, DOUBLE)} for make in (_standardize, _grad))
+ROWS = {"plain": rows_of("plain", ("f32", "f64"), treed(sum_of)), "warp": rows_of("warp", ("f32",), shuffled(sum_of))}

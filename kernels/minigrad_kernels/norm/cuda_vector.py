@@ -3,31 +3,22 @@ of float32, 64 of float16 and bfloat16. Statistics, parameters, sums and all ari
 
 As in bias/cuda_vector.py, a line is a run of whole rows in memory, and a thread owns four neighbouring elements of a
 piece of it and the same four of the lines below: the same columns every time. So what belongs to its channels, and
-its sums, stay in registers. Gradients are in cuda_vector_grads.py.
+its sums, stay in registers.
+
+A ReLU that followed is part of both passes of the gradients: each masks g by what the ReLU gave, so that the masked g
+is written only where it is wanted itself, as the gradient of a residual; the second pass then reads that.
 """
 
-from ..bias.cuda_vector import add4, lines_below
+from ..bias.cuda_vector import add4, fold_and_write, lines_below, passed4
 from ..bias.plan import LINE
-from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
+from ..toolchain.cuda import cuda, device, f32, i32, u32, unroll
 from ..toolchain.cuda.halves import HALVES, SINGLE
-from .cuda_parts import finite, joined
+from .cuda_plain import median
 
-__all__ = [
-    "NORMALIZE",
-    "PLACES",
-    "STATISTICS",
-    "VECTORS",
-    "columns_of",
-    "gather4",
-    "mul4",
-    "own_lines",
-    "scales4",
-    "sub4",
-    "times4",
-]
+__all__ = ["FINISH", "SUMS"]
 
-NOTHING = -0.0  # which changes nothing that it is added to
 PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
+LEAST = float("-inf")
 
 
 @device
@@ -43,6 +34,17 @@ def columns_of(place, columns):
     c1 = after(c0, columns)
     c2 = after(c1, columns)
     return c0, c1, c2, after(c2, columns)
+
+
+@device
+def own_lines(size, columns, fold, tiles, share):
+    """(part, tile, place, line, first, count) of this thread: `count` lines from `first` on, 0 if it has no place."""
+    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
+    tile = i32(cuda.blockIdx.x - part * tiles)
+    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
+    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
+    count = lines_below(first, share, lines, line, place, size)
+    return part, tile, place, line, first, count if place < line else i32(0)
 
 
 @device
@@ -66,97 +68,6 @@ def times4(a, factor):
 
 
 @device
-def own_lines(size, columns, fold, tiles, share):
-    """(part, tile, place, line, first, count) of this thread: `count` lines from `first` on, 0 if it has no place."""
-    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
-    tile = i32(cuda.blockIdx.x - part * tiles)
-    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
-    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
-    count = lines_below(first, share, lines, line, place, size)
-    return part, tile, place, line, first, count if place < line else i32(0)
-
-
-# ---- statistics --------------------------------------------------------------------------------------------------
-
-
-@device
-def fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile):
-    """Join the rows of a line pairwise and write the sums and squares of the columns."""
-    counts, all_sums = cuda.shared.array(LINE, f32, alignment=16), cuda.shared.array(LINE, f32, alignment=16)
-    all_squares, thread = cuda.shared.array(LINE, f32, alignment=16), i32(cuda.threadIdx.x)
-    store4(counts, i32(4 * thread), (n, n, n, n))
-    store4(all_sums, i32(4 * thread), s)
-    store4(all_squares, i32(4 * thread), q)
-    rows = fold
-    while rows > 1:
-        half = i32((rows + 1) >> 1)
-        cuda.syncthreads()
-        k = thread
-        while k < i32((rows - half) * columns):
-            o = i32(k + half * columns)
-            counts[k], all_sums[k], all_squares[k] = joined(
-                counts[k], all_sums[k], all_squares[k], counts[o], all_sums[o], all_squares[o]
-            )
-            k = i32(k + 256)
-        rows = half
-    cuda.syncthreads()
-    k, start = thread, i32(tile * LINE)
-    while k < min(LINE, i32(columns - start)):
-        sums[i32(part * columns + start + k)] = all_sums[k]
-        squares[i32(part * columns + start + k)] = all_squares[k]
-        k = i32(k + 256)
-
-
-def _gather(half):
-    """gather4 from a row of elements."""
-    widen = half.widen
-
-    @device
-    def gather(x, c):
-        return widen(x[c[0]]), widen(x[c[1]]), widen(x[c[2]]), widen(x[c[3]])
-
-    return gather
-
-
-def _statistics(half):
-    load4, gather = half.load4, _gather(half)
-
-    @half.vector(f"_* x, f32* sums, f32* squares, {PLACES}", half.words[:1])
-    def statistics_vector(x, sums, squares, size, columns, fold, tiles, share):
-        """x is read once, four elements at a time, and its first row by each block: four lines, their means and squares
-        about them in registers, are joined to the lines before."""
-        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-        n, s, q = f32(0), (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
-        if count > 0:
-            k, shift = i32(first * line + place), gather(x, columns_of(place, columns))
-            shift = finite(shift[0]), finite(shift[1]), finite(shift[2]), finite(shift[3])
-            while count >= 4:
-                v0, v1 = sub4(load4(x, k), shift), sub4(load4(x, i32(k + line)), shift)
-                v2, v3 = sub4(load4(x, i32(k + 2 * line)), shift), sub4(load4(x, i32(k + 3 * line)), shift)
-                t = add4(add4(v0, v1), add4(v2, v3))
-                mean = times4(t, f32(0.25))
-                v0, v1, v2, v3 = sub4(v0, mean), sub4(v1, mean), sub4(v2, mean), sub4(v3, mean)
-                within = add4(add4(mul4(v0, v0), mul4(v1, v1)), add4(mul4(v2, v2), mul4(v3, v3)))
-                apart = sub4(mean, times4(s, f32(1) / max(n, f32(1))))
-                between = times4(mul4(apart, apart), n * f32(4) / (n + f32(4)))
-                n, s, q = n + f32(4), add4(s, t), add4(q, add4(within, between))
-                k = i32(k + 4 * line)
-                count = i32(count - 4)
-            while count > 0:
-                v0 = sub4(load4(x, k), shift)
-                apart = sub4(v0, times4(s, f32(1) / max(n, f32(1))))
-                n, s, q = n + f32(1), add4(s, v0), add4(q, times4(mul4(apart, apart), n / (n + f32(1))))
-                k = i32(k + line)
-                count = i32(count - 1)
-        fold_statistics(n, s, q, sums, squares, columns, fold, tiles, part, tile)
-
-    return statistics_vector
-
-
-# ---- forward -----------------------------------------------------------------------------------------------------
-
-
-@device
 def scales4(variance, eps):
     """1 / deviation, by the instruction that gives it within 2 roundings."""
     return (
@@ -168,67 +79,107 @@ def scales4(variance, eps):
 
 
 @device
-def normal4(v, centre, scale, shift):
-    return add4(mul4(sub4(v, centre), scale), shift)
-
-
-VECTORS = "f32* mean, f32* variance, f32* weight"
+def at_least(v, low):
+    return low if v <= low else v  # written so that NaN passes
 
 
 @device
-def finished(v, relu):
-    return f32(0) if relu and v <= f32(0) else v  # written so that NaN passes
+def at_least4(v, low):
+    return at_least(v[0], low), at_least(v[1], low), at_least(v[2], low), at_least(v[3], low)
 
 
-@device
-def finished4(v, centre, scale, shift, r, relu):
-    z = add4(normal4(v, centre, scale, shift), r)
-    return finished(z[0], relu), finished(z[1], relu), finished(z[2], relu), finished(z[3], relu)
+def _sums(half):
+    load4, store4, widen = half.load4, half.store4, half.widen
 
+    @device
+    def pivot(x, c, middle, last):
+        return median(widen(x[c]), widen(x[i32(middle + c)]), widen(x[i32(last + c)]))
 
-def _normalize(half):
-    load4, store4 = half.load4, half.store4
-    numbers = f"f32 eps, i32 has_weight, i32 has_bias, i32 has_residual, i32 relu, {PLACES}"
+    arrays = "_* x, _* g, _* out, f32* mean, f32* sums, f32* products, _* masked"
 
-    @half.vector(f"_* x, {VECTORS}, f32* bias, _* residual, _* out, {numbers}")
-    def normalize_vector(
-        x, mean, variance, weight, bias, residual, out, eps, has_weight, has_bias, has_residual, relu,
-        size, columns, fold, tiles, share,
+    @half.vector(f"{arrays}, i32 has_g, i32 has_relu, i32 has_masked, {PLACES}")
+    def sums_vector(
+        x, g, out, mean, sums, products, masked, has_g, has_relu, has_masked, size, columns, fold, tiles, share
     ):  # fmt: skip
-        """x and the residual are read and out is written once, four elements at a time; a thread reads up to 16
-        numbers for `share` lines."""
+        """As sums_plain: x, g and, if there was a ReLU, out are read once, four elements at a time, and the masked g
+        is written if it is wanted; each block writes the sums of its part, and reads three rows more for pivots."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        total, product = (f32(0), f32(0), f32(0), f32(0)), (f32(0), f32(0), f32(0), f32(0))
+        if count > 0:
+            k, c = i32(first * line + place), columns_of(place, columns)
+            if has_g:
+                centre = gather4(mean, c)
+            else:
+                last = i32(size - columns)
+                middle = i32(i32(u32(u32(size) // u32(columns)) >> u32(1)) * columns)
+                centre = (
+                    pivot(x, c[0], middle, last),
+                    pivot(x, c[1], middle, last),
+                    pivot(x, c[2], middle, last),
+                    pivot(x, c[3], middle, last),
+                )
+                if part == 0:  # of the copies of a column in a line, the first one
+                    for j in range(4):
+                        unroll(0)
+                        if i32(place + j) < columns:
+                            mean[i32(place + j)] = centre[j]
+            for _ in range(count):
+                unroll(4)
+                d = sub4(load4(x, k), centre)
+                v = load4(g, k) if has_g else d
+                if has_relu:
+                    v = passed4(v, load4(out, k))
+                if has_masked:
+                    store4(masked, k, v)
+                total, product = add4(total, v), add4(product, mul4(v, d))
+                k = i32(k + line)
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, tiles, part, tile)
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, tiles, part, tile)
+
+    return sums_vector
+
+
+def _finish(half):
+    load4, store4 = half.load4, half.store4
+    arrays = "_* x, _* more, _* passed, f32* mean, f32* variance, f32* weight, f32* bias, f32* dw, _* out"
+    flags = "i32 has_more, i32 has_relu, i32 has_weight, i32 has_bias, i32 has_dw, i32 relu"
+
+    @half.vector(f"{arrays}, f32 eps, f32 rows, {flags}, {PLACES}")
+    def finish_vector(
+        x, more, passed, mean, variance, weight, bias, dw, out, eps, rows,
+        has_more, has_relu, has_weight, has_bias, has_dw, relu, size, columns, fold, tiles, share,
+    ):  # fmt: skip
+        """As finish_plain: x, `more` and `passed` are read and out is written once, four elements at a time; a thread
+        reads up to 20 numbers for `share` lines.
+
+        Math    out = (x - mean) scale + shift + more gain
+        """
         part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
         if count > 0:
-            c = columns_of(place, columns)
+            c, k = columns_of(place, columns), i32(first * line + place)
             centre, scale = gather4(mean, c), scales4(gather4(variance, c), eps)
-            shift = f32(0), f32(0), f32(0), f32(0)
+            shift, gain = (f32(0), f32(0), f32(0), f32(0)), (f32(1), f32(1), f32(1), f32(1))
+            each = scale
             if has_weight:
                 scale = mul4(scale, gather4(weight, c))
             if has_bias:
                 shift = gather4(bias, c)
-            k = i32(first * line + place)
-            r0 = r1 = r2 = r3 = f32(NOTHING), f32(NOTHING), f32(NOTHING), f32(NOTHING)
-            while count >= 4:
-                v0, v1 = load4(x, k), load4(x, i32(k + line))
-                v2, v3 = load4(x, i32(k + 2 * line)), load4(x, i32(k + 3 * line))
-                if has_residual:
-                    r0, r1 = load4(residual, k), load4(residual, i32(k + line))
-                    r2, r3 = load4(residual, i32(k + 2 * line)), load4(residual, i32(k + 3 * line))
-                store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
-                store4(out, i32(k + line), finished4(v1, centre, scale, shift, r1, relu))
-                store4(out, i32(k + 2 * line), finished4(v2, centre, scale, shift, r2, relu))
-                store4(out, i32(k + 3 * line), finished4(v3, centre, scale, shift, r3, relu))
-                k = i32(k + 4 * line)
-                count = i32(count - 4)
-            while count > 0:
-                v0 = load4(x, k)
-                if has_residual:
-                    r0 = load4(residual, k)
-                store4(out, k, finished4(v0, centre, scale, shift, r0, relu))
+            if has_dw:
+                gain, scale = scale, times4(scale, f32(-1) / rows)
+                shift, scale = mul4(scale, shift), mul4(mul4(scale, each), gather4(dw, c))
+            low = f32(0) if relu else f32(LEAST)
+            for _ in range(count):
+                unroll(4)
+                v = add4(mul4(sub4(load4(x, k), centre), scale), shift)
+                if has_more:
+                    m = load4(more, k)
+                    if has_relu:
+                        m = passed4(m, load4(passed, k))
+                    v = add4(v, mul4(m, gain))
+                store4(out, k, at_least4(v, low))
                 k = i32(k + line)
-                count = i32(count - 1)
 
-    return normalize_vector
+    return finish_vector
 
 
-STATISTICS, NORMALIZE = ({half.name: make(half) for half in (SINGLE, *HALVES)} for make in (_statistics, _normalize))
+SUMS, FINISH = ({half.name: make(half) for half in (SINGLE, *HALVES)} for make in (_sums, _finish))

@@ -1,4 +1,4 @@
-"""Channel sums, batch normalisation and standardised rows by definition: NumPy, float64."""
+"""Batch normalisation and standardised rows by definition: NumPy, float64."""
 
 import numpy
 
@@ -6,7 +6,6 @@ __all__ = [
     "batch_norm_grads",
     "batch_normalize",
     "batch_statistics",
-    "channel_sum",
     "standardize",
     "standardize_grad",
 ]
@@ -15,11 +14,6 @@ __all__ = [
 def _axes(x):
     """All axes but the channels, and the shape that broadcasts a vector of channels against x."""
     return tuple(a for a in range(x.ndim) if a != 1), (1, -1) + (1,) * (x.ndim - 2)
-
-
-def channel_sum(x, xp=numpy):
-    x = xp.array(x, dtype=float)
-    return xp.sum(x, axis=_axes(x)[0])
 
 
 def batch_statistics(x, xp=numpy):

@@ -1,8 +1,8 @@
 """Normalisation of each sample by itself, in one pass: rows of matrices, and groups of channels of images.
 
-ReLU may follow; its gradient is then part of the same passes. Images lie channels last. Mean and variance are of
-float64, so that no digit of a mean far from 0 is lost between the two directions. Other devices make the same from
-norm.standardize. Workspaces are bytes, or a function (bytes, array) that gives so many.
+Images lie channels last. Mean and variance are of float64, so that no digit of a mean far from 0 is lost between the
+two directions. Other devices make the same from norm.standardize. Workspaces are bytes, or a function (bytes, array)
+that gives so many.
 
 Types   float32 and float64, one for all but mean and variance; matrices also float16 and bfloat16, beside which
         parameters and their gradients are float32; sums of float32 are taken in float64 every few rows
@@ -12,10 +12,10 @@ Source  Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group
 
 import math
 
+from ..bias.plan import cut
 from ..errors import ShapeError
-from ..launcher import SUMS, Call, flag, launcher, number, reads, writes
+from ..launcher import SUMS, Call, launcher, number, reads, writes
 from ..toolchain import implementation
-from .plan import SCRATCH, cut
 
 __all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads", "workspace"]
 
@@ -25,11 +25,11 @@ IMAGES, ROWS = "N C+ H+ W+", "rows K+"
 def workspace(function, x_shape):
     """The bytes that "group_norm", "group_norm_grads" or "layer_norm_grads" wants for x of this shape."""
     samples, columns = x_shape[:2]
-    size = math.prod(x_shape[1:])
-    if not samples * size:
+    rows = math.prod(x_shape[2:])
+    if not samples * rows * columns:
         return 0
-    parts = cut(samples, size, columns)[1]
-    return 8 * parts * SCRATCH * columns + 7 if function.startswith("group") else 8 * (4 * parts * columns + 2)
+    parts = samples * cut(rows, columns).parts if function.startswith("group") else cut(samples, columns).parts
+    return 16 * parts * columns + 7
 
 
 _bytes = workspace  # the argument of that name hides it
@@ -38,7 +38,7 @@ _bytes = workspace  # the argument of that name hides it
 def _forward(shape, columns, statistics):
     """A launcher of a forward pass."""
     arrays = reads("x", shape), reads("weight bias", columns, SUMS), writes("out", shape)
-    return launcher(*arrays, writes("mean variance", statistics, "float64"), eps=number, relu=flag)
+    return launcher(*arrays, writes("mean variance", statistics, "float64"), eps=number)
 
 
 def _gradients(shape, columns, statistics):
@@ -48,7 +48,7 @@ def _gradients(shape, columns, statistics):
         writes("dw db", columns, SUMS),
         reads("mean variance", statistics, "float64"),
     )
-    return launcher(reads("x g out?", shape), *vectors, writes("dx", shape), eps=number)
+    return launcher(reads("x g", shape), *vectors, writes("dx", shape), eps=number)
 
 
 def _call(op, x, mean):
@@ -64,11 +64,11 @@ def _call(op, x, mean):
 
 
 @_forward(IMAGES, "C", "N groups+")
-def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
+def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
     """Each group of channels of each image shifted and scaled to mean 0 and variance 1, then each channel again.
 
     Math    z = (x - mean) / sqrt(variance + eps), with mean and biased variance over a group
-            v = z weight + bias;  out = max(v, 0) if relu, else v; NaN stays NaN
+            out = z weight + bias
     Grads   group_norm_grads
     Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64;
             workspace: workspace("group_norm", x.shape) bytes
@@ -77,13 +77,13 @@ def group_norm(x, weight, bias, eps, relu, out, mean, variance, workspace):
 
 
 @_gradients(IMAGES, "C", "N groups+")
-def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
+def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     """The gradients of group_norm.
 
-    Math    m = 0 where out <= 0, else g (g itself where out is None: there was no ReLU);  h = m weight
-            db = sum m;  dw = sum m z;  dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
+    Math    h = g weight;  db = sum g;  dw = sum g z
+            dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, dx, and out or None (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
+    Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
             workspace: workspace("group_norm_grads", x.shape) bytes
     """
     return _call("group_norm_grads", x, mean)
@@ -93,7 +93,7 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspa
 
 
 @_forward(ROWS, "K", "rows")
-def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
+def layer_norm(x, weight, bias, eps, out, mean, variance):
     """Each row shifted and scaled to mean 0 and variance 1, then each column.
 
     Math    as group_norm, with mean and biased variance over a row
@@ -103,12 +103,12 @@ def layer_norm(x, weight, bias, eps, relu, out, mean, variance):
 
 
 @_gradients(ROWS, "K", "rows")
-def layer_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, workspace):
+def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     """The gradients of layer_norm.
 
     Math    as group_norm_grads, over rows of K
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, dx, and out or None (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
+    Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
             workspace: workspace("layer_norm_grads", x.shape) bytes
     """
     return _call("layer_norm_grads", x, mean)

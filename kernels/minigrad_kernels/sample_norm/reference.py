@@ -14,7 +14,7 @@ def _channels(vector, x, xp):
     return xp.reshape(xp.array(vector, dtype=float), (1, -1) + (1,) * (x.ndim - 2))
 
 
-def group_norm(x, weight, bias, eps, relu, num_groups, xp=numpy):
+def group_norm(x, weight, bias, eps, num_groups, xp=numpy):
     """(out, mean, biased variance) of groups of channels."""
     x = xp.array(x, dtype=float)
     whole = _grouped(x, num_groups, xp)
@@ -24,14 +24,12 @@ def group_norm(x, weight, bias, eps, relu, num_groups, xp=numpy):
     z = centred / xp.sqrt(xp.reshape(variance, (*mean.shape, 1)) + eps)
     out = xp.reshape(z, x.shape) if x.size else x
     out = out * _channels(weight, x, xp) + _channels(bias, x, xp)
-    return xp.where(out <= 0, 0.0, out) if relu else out, mean, variance
+    return out, mean, variance
 
 
-def group_norm_grads(g, x, mean, variance, weight, eps, out=None, xp=numpy):
+def group_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
     """(dx, dw, db), by the given statistics."""
     g, x = xp.array(g, dtype=float), xp.array(x, dtype=float)
-    if out is not None:
-        g = xp.where(numpy.array(out) <= 0, 0.0, g)
     groups = numpy.shape(mean)[1]
     mean, deviation = (xp.reshape(xp.array(v, dtype=float), (-1, groups, 1)) for v in (mean, variance))
     deviation = xp.sqrt(deviation + eps)
@@ -43,14 +41,14 @@ def group_norm_grads(g, x, mean, variance, weight, eps, out=None, xp=numpy):
     return dx, xp.sum(g * xp.reshape(z, x.shape), axis=inner), xp.sum(g, axis=inner)
 
 
-def layer_norm(x, weight, bias, eps, relu, xp=numpy):
+def layer_norm(x, weight, bias, eps, xp=numpy):
     """(out, mean, biased variance) of rows."""
     x = xp.array(x, dtype=float)
-    out, mean, variance = group_norm(x, weight, bias, eps, relu, 1, xp)
+    out, mean, variance = group_norm(x, weight, bias, eps, 1, xp)
     return out, xp.reshape(mean, (-1,)), xp.reshape(variance, (-1,))
 
 
-def layer_norm_grads(g, x, mean, variance, weight, eps, out=None, xp=numpy):
+def layer_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
     """(dx, dw, db), by the given statistics."""
     mean, variance = (xp.reshape(xp.array(v, dtype=float), (-1, 1)) for v in (mean, variance))
-    return group_norm_grads(g, x, mean, variance, weight, eps, out, xp)
+    return group_norm_grads(g, x, mean, variance, weight, eps, xp)

@@ -18,7 +18,6 @@ import numpy as np
 from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, reads, updates, whole, writes
 from ..toolchain import implementation
-from .plan import SMALL, alone, workspace
 
 __all__ = [
     "cross_entropy",
@@ -33,12 +32,21 @@ __all__ = [
 ]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
+SMALL = 1 << 16  # elements; below it a second thread of a CPU costs more than it brings
+ALIGNMENT = 16  # bytes
 MATRIX = "rows classes+"
 LABELS, IGNORED = (reads("target", "rows", "int64"), updates("wrong?", "1", "int64")), whole()
+
+
+def workspace(rows):
+    """The bytes that cross_entropy_total wants for so many rows: their losses."""
+    return 8 * rows + ALIGNMENT - 1
+
+
 _bytes = workspace  # where an argument has that name
 
 
-@launcher(reads("x", MATRIX), writes("out", MATRIX), small=SMALL)
+@launcher(reads("x", MATRIX), writes("out", MATRIX))
 def softmax(x, out):
     """Math    out = exp(x) / sum exp(x) over each row
     Grads   dx = softmax_grad(g, out)
@@ -46,7 +54,7 @@ def softmax(x, out):
     """
 
 
-@launcher(reads("g out", MATRIX), writes("dx", MATRIX), small=SMALL)
+@launcher(reads("g out", MATRIX), writes("dx", MATRIX))
 def softmax_grad(g, out, dx):
     """Math    dx = out * (g - sum(g * out) over each row)
     Grads   linear in g and self-adjoint: dg = softmax_grad(v, out)
@@ -54,7 +62,7 @@ def softmax_grad(g, out, dx):
     """
 
 
-@launcher(reads("x", MATRIX), writes("out", MATRIX), small=SMALL)
+@launcher(reads("x", MATRIX), writes("out", MATRIX))
 def log_softmax(x, out):
     """Math    out = x - log sum exp(x) over each row
     Grads   dx = log_softmax_grad(g, out)
@@ -62,7 +70,7 @@ def log_softmax(x, out):
     """
 
 
-@launcher(reads("g out", MATRIX), writes("dx", MATRIX), small=SMALL)
+@launcher(reads("g out", MATRIX), writes("dx", MATRIX))
 def log_softmax_grad(g, out, dx):
     """Math    dx = g - exp(out) * sum(g) over each row
     Grads   linear in g
@@ -99,7 +107,6 @@ def _loss(op, name, x, at):
     if type(x) is not np.ndarray:
         return kernel
     looks = name.startswith("cross_entropy_total")  # by itself, before it writes, and says whether all is well
-    kernel = kernel.alone if not looks and x.size < SMALL else kernel
 
     def run(*given):
         if not looks:
@@ -151,8 +158,7 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None;
             workspace: workspace(rows) bytes
     """
-    wanted = 0 if type(x) is np.ndarray and alone(*x.shape) else _bytes(x.shape[0])
-    return Call(wanted, _loss("cross_entropy", "cross_entropy_total", x, 1))
+    return Call(_bytes(x.shape[0]), _loss("cross_entropy", "cross_entropy_total", x, 1))
 
 
 @launcher(

@@ -1,16 +1,23 @@
-"""Softmax and cross entropy on the CPU: every thread owns blocks of rows.
+"""Softmax and cross entropy on the CPU: threads share the rows, and each row takes three steps.
 
-The greatest element is subtracted before exp, so that nothing overflows. A row with NaN or +inf, or of -inf alone,
-gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`. It need not have
-for cross_entropy_total and its gradient: they write nothing where a target is no class, and say whether they did.
+    load    a formula over the row (toolchain/lines.py) adds up what its elements give, lane by lane
+    join    the lanes become one number
+    finish  another formula writes the row's results
+
+The greatest element is subtracted before exp, so that nothing overflows. Sums are of float64. A row with NaN or +inf,
+or of -inf alone, gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
+It need not have for cross_entropy_total and its gradient: they write nothing where a target is no class, and say
+whether they did.
 """
+
+import math
 
 import numpy as np
 
-from ..toolchain import clear, copy, elements, flat, jit, share, shared, stack_array
-from ..toolchain.rows import row_shift
-from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
-from .plan import FEW, SMALL, alone
+from ..toolchain import clear, elements, flat, jit, share, shared, stack_array
+from ..toolchain.lines import LANES, lane_greatest, lane_total, line
+from ..toolchain.maths import exp
+from . import SMALL
 
 __all__ = [
     "cross_entropy",
@@ -24,120 +31,117 @@ __all__ = [
 ]
 
 SHORT = 1024  # losses that are added one by one
+LIKE = np.zeros(1)  # the type of sums
+
+
+# ---- formulas --------------------------------------------------------------------------------------------------------
+
+
+@line(moving="x", totals="greatest")
+def load_greatest(here):
+    here.greatest = here.x.where(here.greatest <= here.x, here.greatest)  # written so that NaN is passed over
+
+
+@line(moving="x", totals="total", numbers="by")
+def load_exps(here):
+    here.total += exp(here.x - here.by)
+
+
+@line(moving="x", totals="total")
+def load(here):
+    here.total += here.x
+
+
+@line(moving="x y", totals="total")
+def load_products(here):
+    here.total += here.x * here.y
+
+
+@line(moving="x out", numbers="by factor")
+def finish_exps(here):
+    here.out = exp(here.x - here.by) * here.factor
+
+
+@line(moving="x out", numbers="by further")
+def finish_logs(here):
+    here.out = (here.x - here.by) - here.further
+
+
+@line(moving="g out dx", numbers="inner")
+def finish_grad(here):
+    here.dx = here.out * (here.g - here.inner)
+
+
+@line(moving="g out dx", numbers="total")
+def finish_log_grad(here):
+    here.dx = here.g - exp(here.out) * here.total
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------------
 
 
 @jit
-def softmax_rows(x, out):
-    greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
-    exps_of_rows(x, greatest, totals, flat(out))
-    for n in range(x.shape[0]):
-        row, total = out[n], totals[n]
-        for k in range(row.size):
-            row[k] /= total
+def greatest_and_total(x, start, columns, like):
+    """The greatest element of a row, and the sum of exp(x - greatest)."""
+    lanes, sums = stack_array(LANES, x), stack_array(LANES, like)
+    for k in range(LANES):
+        lanes[k] = -np.inf
+    load_greatest(start, columns, x, lanes)
+    greatest = lane_greatest(lanes)
+    clear(sums)
+    load_exps(start, columns, x, sums, greatest)
+    return greatest, lane_total(sums)
 
 
 @shared
-def softmax(team, x, out):
-    for number in share(blocks(x), team):
-        here = block(x, number)
-        softmax_rows(x[here], out[here])
-
-
-@jit
-def product_sum(g, out, products):
-    """The sum of g * out, which products has room for."""
-    for k in range(g.size):
-        products[k] = g[k] * out[k]
-    return sum_of(products)
-
-
-@jit
-def softmax_grad_row(g, out, dx):
-    inner = product_sum(g, out, dx)
-    for k in range(g.size):
-        dx[k] = out[k] * (g[k] - inner)
-
-
-@shared
-def softmax_grad(team, g, out, dx):
-    for n in share(g.shape[0], team):
-        softmax_grad_row(g[n], out[n], dx[n])
-
-
-@jit
-def log_softmax_rows(x, out):
-    greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
-    sums_of_exps(x, greatest, totals)
-    logs(totals[: x.shape[0]])
-    for n in range(x.shape[0]):
-        row_shift(x[n], greatest[n], totals[n], out[n])
-
-
-@shared
-def log_softmax(team, x, out):
-    for number in share(blocks(x), team):
-        here = block(x, number)
-        log_softmax_rows(x[here], out[here])
-
-
-@jit
-def log_softmax_grad_rows(g, out, dx):
-    copy(flat(out), flat(dx))
-    exps(flat(dx))
-    for n in range(g.shape[0]):
-        g_row, row, total = g[n], dx[n], sum_of(g[n])
-        for k in range(row.size):
-            row[k] = g_row[k] - row[k] * total
-
-
-@shared
-def log_softmax_grad(team, g, out, dx):
-    for number in share(blocks(g), team):
-        here = block(g, number)
-        log_softmax_grad_rows(g[here], out[here], dx[here])
-
-
-@jit
-def cross_entropy_rows(x, target, ignore_index, losses, logsumexp):
-    greatest, totals = stack_array(BLOCK, x), stack_array(BLOCK, x)
-    sums_of_exps(x, greatest, totals)
-    logs(totals[: x.shape[0]])
-    for n in range(x.shape[0]):
-        t = target[n]
-        logsumexp[n] = greatest[n] + totals[n]
-        # Not logsumexp - x[target]: that would round the logarithm to the size of the logits first.
-        losses[n] = losses.dtype.type(0) if t == ignore_index else (greatest[n] - x[n, t]) + totals[n]
-
-
-@shared
-def cross_entropy(team, x, target, ignore_index, losses, logsumexp, wrong):
-    for number in share(blocks(x), team):
-        here = block(x, number)
-        cross_entropy_rows(x[here], target[here], ignore_index, losses[here], logsumexp[here])
-
-
-@jit
-def cross_entropy_grad_rows(g, step, x, target, ignore_index, logsumexp, dx):
-    """g[n * step] is what arrived at row n."""
-    one = dx.dtype.type(1)
-    for n in range(x.shape[0]):
-        shift(x[n], logsumexp[n], dx[n])
-    exps(flat(dx))
-    for n in range(x.shape[0]):
-        row, weight, t = dx[n], g[n * step], target[n]
-        if t == ignore_index:
-            clear(row)
+def forward(team, x, logs, like, out):
+    kind, columns, x, out = x.dtype.type, x.shape[1], flat(x), flat(out)
+    for n in share(x.size // columns, team):
+        start = n * columns
+        greatest, total = greatest_and_total(x, start, columns, like)
+        if logs:
+            finish_logs(start, columns, x, out, greatest, kind(math.log(total)))
         else:
-            row[t] -= one
-            for k in range(row.size):
-                row[k] *= weight
+            finish_exps(start, columns, x, out, greatest, kind(1 / total))
 
 
 @shared
-def cross_entropy_grad(team, g, x, target, ignore_index, logsumexp, dx, wrong):
-    for number in share(blocks(x), team):
-        here = block(x, number)
-        cross_entropy_grad_rows(g[here], 1, x[here], target[here], ignore_index, logsumexp[here], dx[here])
+def grad(team, g, out, logs, like, dx):
+    kind, columns, g, out, dx = g.dtype.type, g.shape[1], flat(g), flat(out), flat(dx)
+    sums = stack_array(LANES, like)
+    for n in share(g.size // columns, team):
+        start = n * columns
+        clear(sums)
+        if logs:
+            load(start, columns, g, sums)
+            finish_log_grad(start, columns, g, out, dx, kind(lane_total(sums)))
+        else:
+            load_products(start, columns, g, out, sums)
+            finish_grad(start, columns, g, out, dx, kind(lane_total(sums)))
+
+
+@shared
+def losses_of_rows(team, x, target, ignore_index, like, losses, logsumexp):
+    columns = x.shape[1]
+    for n in share(x.shape[0], team):
+        greatest, total = greatest_and_total(flat(x), n * columns, columns, like)
+        total = math.log(total)
+        logsumexp[n] = greatest + total
+        # Not logsumexp - x[target]: that would round the logarithm to the size of the logits first.
+        losses[n] = 0 if target[n] == ignore_index else (greatest - x[n, target[n]]) + total
+
+
+@shared
+def grad_of_rows(team, g, divisor, x, target, ignore_index, logsumexp, dx):
+    """g holds what arrived at each row, or one number for all."""
+    columns = x.shape[1]
+    for n in share(x.shape[0], team):
+        weight = g[n % g.size] / divisor
+        if target[n] == ignore_index:
+            clear(dx[n])
+        else:
+            finish_exps(n * columns, columns, flat(x), flat(dx), logsumexp[n], weight)
+            dx[n, target[n]] -= weight
 
 
 @jit
@@ -147,41 +151,6 @@ def name_classes(target, ignore_index, classes):
     for n in range(target.size):
         # Without a sign a negative number is huge.
         good &= (np.uint64(target[n]) < np.uint64(classes)) | (target[n] == ignore_index)
-    return good
-
-
-@jit
-def total_grad_rows(weight, x, target, ignore_index, logsumexp, dx):
-    g = stack_array(1, x)
-    g[0] = weight
-    cross_entropy_grad_rows(g, 0, x, target, ignore_index, logsumexp, dx)
-
-
-@shared
-def cross_entropy_grad_blocks(team, g, divisor, x, target, ignore_index, logsumexp, dx):
-    weight = g[()] / divisor[()]
-    for number in share(blocks(x), team):
-        here = block(x, number)
-        total_grad_rows(weight, x[here], target[here], ignore_index, logsumexp[here], dx[here])
-
-
-@jit
-def cross_entropy_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx):
-    if not name_classes(target, ignore_index, x.shape[1]):
-        return False
-    weight = g[()] / divisor[()]
-    for number in range(blocks(x)):
-        here = block(x, number)
-        total_grad_rows(weight, x[here], target[here], ignore_index, logsumexp[here], dx[here])
-    return True
-
-
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
-    if x.size < SMALL:
-        return cross_entropy_grad_alone(g, divisor, x, target, ignore_index, logsumexp, dx)
-    good = name_classes(target, ignore_index, x.shape[1])
-    if good:
-        cross_entropy_grad_blocks(g, divisor, x, target, ignore_index, logsumexp, dx)
     return good
 
 
@@ -199,26 +168,48 @@ def add_losses(losses, target, ignore_index, mean, out, divisor):
     out[()] = total / divisor[()]
 
 
-@jit
-def cross_entropy_alone(x, target, ignore_index, mean, out, divisor, logsumexp):
-    """cross_entropy_total of few enough rows that their losses stay on the stack."""
-    if not name_classes(target, ignore_index, x.shape[1]):
-        return False
-    losses = stack_array(FEW, x, x.shape[0])
-    for number in range(blocks(x)):
-        here = block(x, number)
-        cross_entropy_rows(x[here], target[here], ignore_index, losses[here], logsumexp[here])
-    add_losses(losses, target, ignore_index, mean, out, divisor)
-    return True
+# ---- what launchers call ---------------------------------------------------------------------------------------------
+
+
+def run(kernel, x, *arguments):
+    (kernel.alone if x.size < SMALL else kernel)(*arguments)
+
+
+def softmax(x, out):
+    run(forward, x, x, False, LIKE, out)
+
+
+def log_softmax(x, out):
+    run(forward, x, x, True, LIKE, out)
+
+
+def softmax_grad(g, out, dx):
+    run(grad, g, g, out, False, LIKE, dx)
+
+
+def log_softmax_grad(g, out, dx):
+    run(grad, g, g, out, True, LIKE, dx)
+
+
+def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
+    run(losses_of_rows, x, x, target, ignore_index, LIKE, losses, logsumexp)
+
+
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong):
+    run(grad_of_rows, x, g, x.dtype.type(1), x, target, ignore_index, logsumexp, dx)
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
-    if alone(*x.shape):
-        return cross_entropy_alone(x, target, ignore_index, mean, out, divisor, logsumexp)
     good = name_classes(target, ignore_index, x.shape[1])
     if good:
         losses = elements(workspace, out.dtype, x.shape[0])
-        kernel = cross_entropy.alone if x.size < SMALL else cross_entropy
-        kernel(x, target, ignore_index, losses, logsumexp, wrong)
+        cross_entropy(x, target, ignore_index, losses, logsumexp, wrong)
         add_losses(losses, target, ignore_index, mean, out, divisor)
+    return good
+
+
+def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
+    good = name_classes(target, ignore_index, x.shape[1])
+    if good:
+        run(grad_of_rows, x, g.reshape(1), divisor[()], x, target, ignore_index, logsumexp, dx)
     return good

@@ -26,7 +26,7 @@ from numba.extending import intrinsic
 
 from .emit import CACHE_LINE, INT, below, constant, fetch, folded, load, splat, store
 
-__all__ = ["LANES", "lane_total", "line"]
+__all__ = ["LANES", "Vector", "lane_greatest", "lane_total", "line"]
 
 LANES = 16  # two or four registers where vectors are shorter
 
@@ -159,14 +159,24 @@ def line(moving, fixed="", totals="", numbers=""):
     return decorate
 
 
-@intrinsic
-def lane_total(typing_context, array):
-    """The sum of the first LANES elements: 0 + 8, 1 + 9 ..., then again by halves."""
+def _lanes_joined(join):
+    @intrinsic
+    def joined(typing_context, array):
+        def generate(context, builder, signature, values):
+            data = context.make_array(array)(context, builder, values[0]).data
+            kind = ir.VectorType(data.type.pointee, LANES)
+            vector = load(builder, builder.bitcast(data, kind.as_pointer()), array.dtype.bitwidth // 8)
+            return folded(builder, vector, lambda one, other: join(builder, one, other))
 
-    def generate(context, builder, signature, values):
-        data = context.make_array(array)(context, builder, values[0]).data
-        kind = ir.VectorType(data.type.pointee, LANES)
-        vector = load(builder, builder.bitcast(data, kind.as_pointer()), array.dtype.bitwidth // 8)
-        return folded(builder, vector, builder.fadd)
+        return array.dtype(array), generate
 
-    return array.dtype(array), generate
+    return joined
+
+
+def _greater(builder, one, other):
+    return builder.select(builder.fcmp_ordered(">", other, one), other, one)
+
+
+# Of the first LANES elements of an array: 0 and 8, 1 and 9 ..., then again by halves.
+lane_total = _lanes_joined(ir.IRBuilder.fadd)
+lane_greatest = _lanes_joined(_greater)  # NaN is passed over

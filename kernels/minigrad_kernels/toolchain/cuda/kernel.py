@@ -241,14 +241,16 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
     return declare
 
 
-def each_float(signature, **options):
+def each_float(signature, *, variant="", kinds=("f32", "f64"), **options):
     """Declare a function to be the kernels of float32 and of float64, by the bytes of an element.
 
-    signature, options: as of `kernel`; `_` is the type of elements
+    signature, variant, options: as of `kernel`; `_` is the type of elements
     """
     return lambda function: {
-        int(kind[1:]) // 8: kernel(re.sub(r"\b_\b", kind, signature), variant=kind, **options)(function)
-        for kind in ("f32", "f64")
+        int(kind[1:]) // 8: kernel(
+            re.sub(r"\b_\b", kind, signature), variant="_".join(filter(None, (variant, kind))), **options
+        )(function)
+        for kind in kinds
     }
 
 
