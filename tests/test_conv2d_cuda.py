@@ -18,7 +18,7 @@ from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted, within_rou
 pytestmark = pytest.mark.deep
 
 SAME = dict(padding=(1, 1))  # with a filter of 3 x 3: as many pixels are made as are read
-PIXELS = {64: ((7, 9), (8, 8), (5, 13)), 128: ((1, 127), (8, 16), (3, 43))}  # around a tile of so many rows
+PIXELS = (1, 127), (8, 16), (3, 43)  # around a tile of 128 rows
 
 
 def both(x, w, **settings):
@@ -40,11 +40,11 @@ def settings_of(c, o):
 
 def tile_rows(name):
     """Around the tile of a rung, in pixels and channels of both directions, and all settings."""
-    _, (down, across) = cuda.TILES[name]
+    _, (_, across) = cuda.TILES[name]
     step = 4 if name.startswith("vector") else 1
     columns = (across - step, across, across + step)
     found = settings_of(*((8, 4) if step == 4 else (3, 5))) + both((0, 4, 5, 5), (4, 4, 3, 3))
-    for (h, w), made in zip(PIXELS[down], columns, strict=True):
+    for (h, w), made in zip(PIXELS, columns, strict=True):
         forward, _ = both((1, 2 * step, h, w), (made, 2 * step, 3, 3), bias=True, **SAME)
         _, input_grad = both((1, made, h, w), (2 * step, made, 3, 3), **SAME)
         found += [forward, input_grad]
@@ -59,6 +59,8 @@ def with_rung(name, cases, function=None):
 
 ROWS = [
     *with_rung("plain", settings_of(3, 5)),
+    *with_rung("tiled", [case for case in settings_of(3, 5) if case.params["groups"] == 1], "forward"),
+    *with_rung("tiled", both((1, 5, 7, 7), (17, 5, 3, 3), bias=True, relu=True), "forward"),
     *(pair for name in cuda.TILES for pair in with_rung(name, tile_rows(name))),
     *with_rung("split", both((1, 40, 4, 5), (40, 40, 3, 3), bias=True, relu=True, **SAME)),
     *with_rung("split", both((2, 36, 3, 3), (64, 36, 5, 5), padding=(2, 2))),
@@ -151,8 +153,8 @@ CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels
         (64, 32, 26, 26), (64, 32, 3, 3), {}, ["vector_128x64_forward"], ["vector_128x16_input_grad"],
     ),
     "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["direct"], ["plain_input_grad_f32"]),
-    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["gemm_forward"], ["vector_128x16_input_grad"]),
-    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["gemm_forward"], ["plain_input_grad_f32"]),
+    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["vector_singly_forward"], ["vector_128x16_input_grad"]),
+    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["vector_singly_forward"], ["plain_input_grad_f32"]),
     "resnet 2": ((128, 16, 32, 32), (16, 16, 3, 3), SAME, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
     "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
     "resnet 4": (
@@ -170,8 +172,8 @@ CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels
     "depthwise": (
         (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), ["plain_forward_f32"], ["plain_input_grad_f32"],
     ),
-    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["gemm_input_grad"]),
-    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["gemm_forward"], ["gemm_input_grad", "matmul_add"]),
+    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["vector_singly_input_grad"]),
+    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["vector_singly_forward"], ["vector_singly_input_grad", "matmul_add"]),
 }  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def test_where_128_bit_loads_cannot_go_single_ones_do():
     memory, strides = np.empty(prod(x) + 16, np.float32), strides_of(x, CHANNELS_LAST, 4)
     late = np.ndarray.__new__(interpreter.Array, x, np.float32, memory, 4, strides)
     arguments = unwritten(w, FILTER), None, False, settings, unwritten(out, CHANNELS_LAST), None
-    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "gemm")):
+    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "vector_singly")):
         ((found, *_),) = cuda.starts("forward", image, *arguments)
         assert found.name == f"conv2d_{kernel}_forward"
 
@@ -204,7 +206,7 @@ def test_strides_that_make_more_classes_than_a_grid_has_run_plain():
 REFUSED = {  # arguments of started -> the message's beginning
     "name": (("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="fast"), "conv2d: rung is 'fast', wants one of plain"),
     "type": (
-        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="gemm", dtype=np.float64), "conv2d: the rung gemm wants",
+        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="register", dtype=np.float64), "conv2d: the rung register wants",
     ),
     "channels read": (
         ("input_grad", (1, 4, 8, 8), (6, 4, 3, 3)),
@@ -217,12 +219,12 @@ REFUSED = {  # arguments of started -> the message's beginning
         "conv2d: the rung vector_128x16 wants addresses that are multiples of 16, and multiples of 4 channels in",
     ),
     "taps": (
-        ("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="gemm"), "conv2d: the rung gemm wants at most 16 x",
+        ("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="register"), "conv2d: the rung register wants at most 16 x",
     ),
     "far": (
         ("forward", (1, 64, 8, 8), (1, 64, 1, 1)),
-        dict(rung="gemm", padding=(4500, 4500)),
-        "conv2d: the rung gemm wants at most 16 x 16 taps, 65535 groups, and padding and strides that are not huge",
+        dict(rung="register", padding=(4500, 4500)),
+        "conv2d: the rung register wants at most 16 x 16 taps, 65535 groups, and padding and strides that are not huge",
     ),
     "short": (
         ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="split"), "conv2d: the rung split wants long sums for few",

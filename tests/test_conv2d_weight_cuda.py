@@ -51,13 +51,6 @@ ROWS = {
         *(row((1, c, 4, 5), (o, c, 2, 2)) for c, o in product((1, 2, 4, 8), (1, 3, 16, 33))),
         row((600, 1, 1, 1), (2, 1, 1, 1)), row((1, 2, 30, 40), (3, 2, 3, 1)),
     ],
-    "gemm": [  # tiles of 64 rows and 32 columns; 8 pixels
-        *everywhere(3, 5), *everywhere(6, 4, groups=2),
-        row((1, 7, 5, 5), (31, 7, 3, 3)), row((1, 16, 3, 3), (32, 16, 2, 2)), row((1, 13, 7, 3), (33, 13, 5, 1)),
-        row((7, 8, 1, 1), (63, 8, 1, 1)), row((8, 33, 1, 1), (64, 33, 1, 1)), row((9, 65, 1, 1), (65, 65, 1, 1)),
-        row((2, 129, 2, 3), (130, 129, 2, 2), padding=(1, 1)), row((600, 1, 1, 1), (2, 1, 1, 1)),
-        row((1, 5, 40, 30), (3, 5, 3, 3)),
-    ],
     "vector": [  # tiles of 96 rows and 32 or 64 columns; 8 pixels
         *everywhere(4, 8), *everywhere(8, 16, groups=2),
         row((7, 92, 1, 1), (28, 92, 1, 1)), row((8, 96, 1, 1), (32, 96, 1, 1)), row((9, 100, 1, 1), (36, 100, 1, 1)),
@@ -79,7 +72,7 @@ ROWS = {
 }  # fmt: skip
 # Those of few filters run on the tile that is made for them.
 ROWS["vector_96x32"] = [
-    case for case in ROWS["vector"] if case.outputs[0].shape[0] // case.params["groups"] <= cuda_weight.NARROW
+    case for case in ROWS["vector"] if case.outputs[0].shape[0] // case.params["groups"] <= cuda_weight.TILES["vector_96x32"]
 ]
 ROWS["vector"] = [case for case in ROWS["vector"] if case not in ROWS["vector_96x32"]]
 PAIRS = [(name, case) for name, cases in ROWS.items() for case in cases]

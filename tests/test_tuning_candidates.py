@@ -5,7 +5,7 @@ import pytest
 
 from minigrad_kernels import interpreter
 from minigrad_kernels.conv2d import cuda, cuda_weight
-from minigrad_kernels.conv2d.cuda_weight_plan import problem_of
+from minigrad_kernels.conv2d.cuda_weight import problem_of
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.matmul import cuda as matmul
 
