@@ -72,7 +72,9 @@ ROWS = {
 }  # fmt: skip
 # Those of few filters run on the tile that is made for them.
 ROWS["vector_96x32"] = [
-    case for case in ROWS["vector"] if case.outputs[0].shape[0] // case.params["groups"] <= cuda_weight.TILES["vector_96x32"]
+    case
+    for case in ROWS["vector"]
+    if case.outputs[0].shape[0] // case.params["groups"] <= cuda_weight.TILES["vector_96x32"]
 ]
 ROWS["vector"] = [case for case in ROWS["vector"] if case not in ROWS["vector_96x32"]]
 PAIRS = [(name, case) for name, cases in ROWS.items() for case in cases]

@@ -3,9 +3,24 @@
 Images are not copied to shared memory: what other taps read again lies in the first cache by then.
 """
 
-from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, store4, u32, unroll
+from ..toolchain.cuda import (
+    cuda,
+    device,
+    f32,
+    i32,
+    i64,
+    kernel,
+    load2_words,
+    load4,
+    offset,
+    outer_product,
+    store2_words,
+    store4,
+    u32,
+    unroll,
+)
 from ..toolchain.cuda.halves import SINGLE
-from .cuda_gather import QUAD, TABLE, blocks_of, make_gather, make_write, signature_of, split
+from .cuda_gather import QUAD, TABLE, blocks_of, class_of, make_gather, make_write, signature_of, split
 
 __all__ = ["MOST", "THREADS", "WEIGHT_DIRECT", "WIDEST", "direct", "pixels_of", "run_of", "shares_of", "width_of"]
 
@@ -91,7 +106,9 @@ ROWS, WEIGHT_SUMS = 9, 9 * QUAD  # of dw in each thread
 MOST_THREADS, MOST_LANES, MOST_ACROSS = 256, 64, 16  # of a block; along the rows and along the columns of dw
 TURNS = 4  # pixels that a lane has at hand together
 FOURS = TURNS * QUAD
-NOWHERE = 0xFFFFFFFF  # every tap lies outside
+TOGETHER = TURNS * MOST_LANES  # pixels that a block finds at once
+WORDS = 2 * TOGETHER
+_, _, find_pixel, _ = make_gather(False, 1, MOST_THREADS, 1)
 
 
 def shares_of(rows, columns):
@@ -114,84 +131,81 @@ def run_of(w_shape, dilation, quads):
 
 def _weight_direct(run):
     @device
-    def add(total, x, at, to, outside, bit, four, t, whole):
-        """The products of a lane's pixel t; whole: no tap of it lies outside."""
+    def add(total, x, spot, to, outside, bit, four, t, whole):
+        """The products of a lane's pixel t, which begins at `spot`; whole: no tap of it lies outside."""
         for r in range(ROWS):
             unroll(0)
-            near = offset(x, i64(i32(at[t] + to[r - r % run])))
-            value = near[r % run] if whole or u32(outside[t] & bit[r]) == u32(0) else f32(0)
+            near = offset(x, i64(i32(i32(spot) + to[r - r % run])))
+            value = near[r % run] if whole or u32(outside & bit[r]) == u32(0) else f32(0)
             for e in range(QUAD):
                 unroll(0)
                 total[r * QUAD + e] += value * four[QUAD * t + e]
 
-    sizes = "pixels depth rows filters channels x_size g_c down across lanes hop_x hop_i hop_j".split()
+    sizes = "pixels depth rows filters channels x_size g_c down across lanes".split()
     signature = f"f32* x, f32* g, f32* out, i32* tables, {', '.join(f'i32 {name}' for name in sizes)}"
 
     @kernel(signature, threads=MOST_THREADS, blocks=2, opcodes=("LDG.E.128",) * (run == 3), variant=str(run))
     def weight_direct(
         x, g, out, tables, pixels, depth, rows, filters, channels, x_size, g_c, down, across, lanes,
-        hop_x, hop_i, hop_j,
     ):  # fmt: skip
         """One idea: threads share out the pixels too, so one block has the sums of all of a small dw.
 
-        The lanes take the pixels of a slice in turn. The threads of a lane own 9 rows and 4 columns of dw each; in the
-        end the sums of the lanes are added, half of them to the others, again and again.
+        The block finds 256 pixels at a time, which the lanes take in turn. The threads of a lane own 9 rows and 4
+        columns of dw each; in the end the sums of the lanes are added, half of them to the others, again and again.
 
         Traffic    x is read once for each tap, mostly from the first cache, and g once, by a block that owns all of dw
         Resources  36 sums and four quads of g in registers, the sums of half the lanes in shared memory
         """
-        memory, total = cuda.shared.array(0, f32, alignment=16), cuda.local.array(WEIGHT_SUMS, f32)
+        memory, table = cuda.shared.array(0, f32, alignment=16), cuda.shared.array(WORDS, u32, alignment=16)
+        total, four = cuda.local.array(WEIGHT_SUMS, f32), cuda.local.array(FOURS, f32)
         to, bit = cuda.local.array(ROWS, i32), cuda.local.array(ROWS, u32)
-        at, outside = cuda.local.array(TURNS, i32), cuda.local.array(TURNS, u32)
-        four = cuda.local.array(FOURS, f32)
+        at, outside = cuda.local.array(1, i32), cuda.local.array(1, u32)
         unit, group, chunk = i32(down * across), i32(cuda.blockIdx.z), i32(down * ROWS)
         block_across, block_down = split(cuda.blockIdx.x, u32(u32(rows + chunk - 1) // u32(chunk)))
         lane, member = split(cuda.threadIdx.x, unit)
         row, column = split(member, across)
         row, column = i32(block_down * chunk + row * ROWS), i32(i32(block_across * across + column) * QUAD)
-        height, width, _, first_tap = load4(tables, 0)
-        first_row, first_column, _, _ = load4(tables, QUAD)
+        of = class_of(tables, 0)
         for r in range(ROWS):
             unroll(0)
             tap, c = split(i32(min(row + (r - r % run), rows - run) + r % run), channels)
-            entry = load4(tables, i32(QUAD * i32(first_tap + tap)))
+            entry = load4(tables, i32(QUAD * i32(of[5] + tap)))
             to[r], bit[r] = i32(entry[0] + c), u32(entry[1])
         for i in range(WEIGHT_SUMS):
             total[i] = f32(0)
 
-        first = i32(cuda.blockIdx.y * depth)
-        left, columns = i32(min(depth, i32(pixels - first)) - lane), i32(filters - column)
-        line, j = split(i32(first + lane), width)
-        n, i = split(line, height)
-        image = i32(i32(n * x_size) + i32(group * channels))
-        place = i32(i32(first + lane) * g_c + i32(group * filters + column))
+        first, columns = i32(cuda.blockIdx.y * depth), i32(filters - column)
+        left = min(depth, i32(pixels - first))
         while left > 0:
-            for t in range(TURNS):
-                unroll(0)
-                high = load4(tables, i32(QUAD * i32(first_row + i)))
-                wide = load4(tables, i32(QUAD * i32(first_column + j)))
-                at[t] = i32(image + i32(high[0] + wide[0]))
-                outside[t] = u32(high[1] | wide[1]) if left > 0 else u32(NOWHERE)
-                many = columns if left > 0 else i32(0)
-                if run == 3:
-                    quad = load4(g, place) if many > 0 else (f32(0), f32(0), f32(0), f32(0))
-                    four[4 * t], four[4 * t + 1], four[4 * t + 2], four[4 * t + 3] = quad
-                else:
-                    for e in range(QUAD):
-                        unroll(0)
-                        four[4 * t + e] = g[place + e] if e < many else f32(0)
-                image, i, j = i32(image + hop_x), i32(i + hop_i), i32(j + hop_j)
-                if j >= width:
-                    i, j = i32(i + 1), i32(j - width)
-                if i >= height:
-                    image, i = i32(image + x_size), i32(i - height)
-                left, place = i32(left - lanes), i32(place + lanes * g_c)
-            for t in range(TURNS):
-                unroll(0)
-                if outside[t] == u32(0):
-                    add(total, x, at, to, outside, bit, four, t, True)
-                else:
-                    add(total, x, at, to, outside, bit, four, t, False)
+            cuda.syncthreads()
+            k = i32(cuda.threadIdx.x)
+            while k < TOGETHER:
+                find_pixel(at, outside, i32(first + k), 0, pixels, tables, of, x_size, i32(group * channels))
+                store2_words(table, 2 * k, (u32(at[0]), outside[0]))
+                k = i32(k + cuda.blockDim.x)
+            cuda.syncthreads()
+            k, place, step = lane, i32(i32(first + lane) * g_c + i32(group * filters + column)), i32(lanes * g_c)
+            while k < min(left, TOGETHER):
+                for t in range(TURNS):
+                    unroll(0)
+                    many = columns if i32(k + t * lanes) < left else i32(0)
+                    if run == 3:
+                        quad = load4(g, i32(place + t * step)) if many > 0 else (f32(0), f32(0), f32(0), f32(0))
+                        four[4 * t], four[4 * t + 1], four[4 * t + 2], four[4 * t + 3] = quad
+                    else:
+                        for e in range(QUAD):
+                            unroll(0)
+                            four[4 * t + e] = g[i32(place + t * step) + e] if e < many else f32(0)
+                for t in range(TURNS):
+                    unroll(0)
+                    spot, nothing = load2_words(table, 2 * i32(k + t * lanes))
+                    if i32(k + t * lanes) < left:
+                        if nothing == u32(0):
+                            add(total, x, spot, to, nothing, bit, four, t, True)
+                        else:
+                            add(total, x, spot, to, nothing, bit, four, t, False)
+                k, place = i32(k + TURNS * lanes), i32(place + TURNS * step)
+            first, left = i32(first + TOGETHER), i32(left - TOGETHER)
 
         half = i32(lanes >> 1)
         while half > 0:

@@ -32,7 +32,7 @@ from ..toolchain.cuda.halves import SINGLE
 
 __all__ = [
     "BIAS", "MOST_TAPS", "QUAD", "RELU", "RESIDUAL", "SUMS", "TABLE", "WEIGHT_SIZES", "WIDE", "advance", "begin_walk",
-    "blocks_of", "find_step", "is_inside", "make_end", "make_gather", "make_own", "make_write", "signature_of", "split",
+    "blocks_of", "class_of", "find_step", "is_inside", "make_end", "make_gather", "make_own", "make_write", "signature_of", "split",
     "tables_of", "walk_on",
 ]  # fmt: skip
 
@@ -138,6 +138,14 @@ def advance(step, by, channels):
     return tap, channel
 
 
+@device
+def class_of(tables, number):
+    """(pixels down, across, first row, first column, taps, first tap) of a class."""
+    down, across, taps, first_tap = load4(tables, 2 * QUAD * number)
+    first_row, first_column, _, _ = load4(tables, 2 * QUAD * number + QUAD)
+    return down, across, first_row, first_column, taps, first_tap
+
+
 def make_gather(adjoint, copies, threads, steps):
     """Functions of a direction, for blocks of so many threads, of which each copies so many lines of A, and tiles of so
     many steps.
@@ -151,13 +159,11 @@ def make_gather(adjoint, copies, threads, steps):
         """
         rest, part = split(i32(cuda.blockIdx.z), slices)
         number, group = split(rest, groups)
-        down, across, taps, first_tap = load4(tables, 2 * QUAD * number)
-        first_row, first_column, _, _ = load4(tables, 2 * QUAD * number + QUAD)
-        count = max(min(depth, i32(i32(taps * reads) - part * depth)), 0)
+        of = class_of(tables, number)
+        count = max(min(depth, i32(i32(of[4] * reads) - part * depth)), 0)
         tiles = i32(u32(max(count, 1) + (steps - 1)) // u32(steps))
         first = i32(part * depth + count - tiles * steps)
-        pixels = i32(images * i32(down * across))
-        return (down, across, first_row, first_column, taps, first_tap), (group, part), (pixels, tiles, first)
+        return of, (group, part), (i32(images * i32(of[0] * of[1])), tiles, first)
 
     @device
     def copy_taps(to, tables, of):

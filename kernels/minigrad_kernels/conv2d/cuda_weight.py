@@ -87,16 +87,12 @@ class Problem(NamedTuple):
         of a row, and of an image. They may pass 32 bits where a thread walks out of x, which is not read then.
         """
         (i, j), (height, width), (stride_h, stride_w) = self.out_size, self.x_shape[2:], self.stride
-        images, down, right = self.hop(hop)
+        lines, right = divmod(hop, j)
+        images, down = divmod(lines, i)
         move = (images * height + down * stride_h) * width + right * stride_w
         back_w, back_h = stride_h * width - j * stride_w, (height - i * stride_h) * width
         wrapped = ((pixels * self.x_shape[1] + LIMIT) % (2 * LIMIT) - LIMIT for pixels in (move, back_w, back_h))
         return down * stride_h, right * stride_w, *wrapped
-
-    def hop(self, pixels):
-        """So many pixels as (images, rows, columns)."""
-        lines, right = divmod(pixels, self.out_size[1])
-        return *divmod(lines, self.out_size[0]), right
 
 
 @lru_cache(maxsize=1024)
@@ -275,9 +271,7 @@ def _direct(p, x, g, out, _):
     down, across, lanes, blocks = cuda_direct.shares_of(p.rows, p.columns)
     run = cuda_direct.run_of(p.w_shape, p.dilation, aligned(g, out) and p.columns % 4 == 0)
     sizes = p.pixels, p.depth, p.rows, p.columns, p.w_shape[1], prod(p.x_shape[1:]), p.w_shape[0]
-    images, *rest = p.hop(lanes)
-    hop = images * prod(p.x_shape[1:]), *rest
-    arguments = x, g, out, kept(_tables(p), x), *sizes, down, across, lanes, *hop
+    arguments = x, g, out, kept(_tables(p), x), *sizes, down, across, lanes
     shared = lanes // 2 * down * across * cuda_direct.WEIGHT_SUMS * 4
     kernel = cuda_direct.WEIGHT_DIRECT[run]
     kernel((blocks, p.slices, p.groups), (lanes * down * across,), arguments, shared)
