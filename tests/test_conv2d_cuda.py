@@ -40,7 +40,7 @@ def settings_of(c, o):
 
 def tile_rows(name):
     """Around the tile of a rung, in pixels and channels of both directions, and all settings."""
-    _, (_, across) = cuda.TILES[name]
+    _, (_, across) = (None, (128, 64)) if name == "register" else cuda.TILES[name]
     step = 4 if name.startswith("vector") else 1
     columns = (across - step, across, across + step)
     found = settings_of(*((8, 4) if step == 4 else (3, 5))) + both((0, 4, 5, 5), (4, 4, 3, 3))
@@ -66,10 +66,9 @@ ROWS = [
     *with_rung("split", both((2, 36, 3, 3), (64, 36, 5, 5), padding=(2, 2))),
     *with_rung("split", both((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)),  # odd numbers of channels
     *with_rung("split", both((1, 160, 5, 5), (160, 160, 3, 3), stride=(2, 2), **SAME)),  # classes of unequal sums
-    *with_rung("direct", [case for case in settings_of(1, 5) if case.params["groups"] == 1], "forward"),
-    *with_rung("direct", both((1, 1, 9, 8), (8, 1, 5, 5), bias=True, relu=True), "forward"),
-    *with_rung("direct", both((3, 1, 7, 7), (72, 1, 3, 3), bias=True, **SAME), "forward"),
-    *with_rung("direct", both((2, 1, 17, 16), (33, 1, 3, 3), bias=True), "forward"),
+    *with_rung("register", [case for case in settings_of(1, 5) if case.params["groups"] == 1], "forward"),
+    *with_rung("register", both((3, 1, 7, 7), (72, 1, 3, 3), bias=True, **SAME), "forward"),
+    *with_rung("register", both((1, 45, 4, 3), (69, 45, 3, 3), bias=True, **SAME)),  # filters in two parts
     *with_rung("plain", both((2, 8, 7, 9), (8, 1, 3, 3), groups=8, bias=True, relu=True, **SAME)),
     *with_rung("product", both((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True)),
     *with_rung("product", both((1, 400, 3, 3), (20, 400, 1, 1), bias=True)),  # in slices
@@ -148,13 +147,13 @@ def started(function, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), grou
 
 TWO = dict(stride=(2, 2), padding=(1, 1))
 CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels of the input gradient
-    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["direct"], ["plain_input_grad_f32"]),
+    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["register_forward"], ["plain_input_grad_f32"]),
     "keras 2": (
         (64, 32, 26, 26), (64, 32, 3, 3), {}, ["vector_128x64_forward"], ["vector_128x16_input_grad"],
     ),
-    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["direct"], ["plain_input_grad_f32"]),
-    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["vector_singly_forward"], ["vector_128x16_input_grad"]),
-    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["vector_singly_forward"], ["plain_input_grad_f32"]),
+    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["register_forward"], ["plain_input_grad_f32"]),
+    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["register_forward"], ["vector_128x16_input_grad"]),
+    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["register_forward"], ["plain_input_grad_f32"]),
     "resnet 2": ((128, 16, 32, 32), (16, 16, 3, 3), SAME, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
     "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
     "resnet 4": (
@@ -172,8 +171,8 @@ CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels
     "depthwise": (
         (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), ["plain_forward_f32"], ["plain_input_grad_f32"],
     ),
-    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["vector_singly_input_grad"]),
-    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["vector_singly_forward"], ["vector_singly_input_grad", "matmul_add"]),
+    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["register_input_grad"]),
+    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["register_forward"], ["register_input_grad", "matmul_add"]),
 }  # fmt: skip
 
 
@@ -191,7 +190,7 @@ def test_where_128_bit_loads_cannot_go_single_ones_do():
     memory, strides = np.empty(prod(x) + 16, np.float32), strides_of(x, CHANNELS_LAST, 4)
     late = np.ndarray.__new__(interpreter.Array, x, np.float32, memory, 4, strides)
     arguments = unwritten(w, FILTER), None, False, settings, unwritten(out, CHANNELS_LAST), None
-    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "vector_singly")):
+    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "register")):
         ((found, *_),) = cuda.starts("forward", image, *arguments)
         assert found.name == f"conv2d_{kernel}_forward"
 
@@ -229,8 +228,8 @@ REFUSED = {  # arguments of started -> the message's beginning
     "short": (
         ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="split"), "conv2d: the rung split wants long sums for few",
     ),
-    "direct": (
-        ("forward", (1, 5, 8, 8), (8, 5, 3, 3)), dict(rung="direct"), "conv2d: the rung direct wants the forward",
+    "groups": (
+        ("forward", (1, 4, 8, 8), (8, 2, 3, 3)), dict(rung="tiled", groups=2), "conv2d: the rung tiled wants the forward",
     ),
     "product": (
         ("forward", (1, 4, 8, 8), (8, 4, 1, 1)),

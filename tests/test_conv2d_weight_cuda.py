@@ -58,9 +58,9 @@ ROWS = {
         row((3, 4, 9, 9), (132, 4, 5, 5), padding=(2, 2)), row((600, 4, 1, 1), (4, 4, 1, 1)),
         row((1, 16, 24, 30), (16, 16, 3, 3), padding=(1, 1)),
     ],
-    "direct": [  # threads with 9 rows and 4 columns
+    "register": [  # threads with 9 rows and 4 columns
         *everywhere(4, 8), *everywhere(3, 5), *everywhere(3, 8), *everywhere(2, 12, groups=2, taps=(2, 4)),
-        *(row((2, c, 6, 7), (o, c, 3, 3), padding=(1, 1)) for c, o in product((1, 2, 3, 4, 5, 8, 16), (1, 4, 7, 16))),
+        *(row((2, c, 6, 7), (o, c, 3, 3), padding=(1, 1)) for c, o in product((1, 2, 3, 5, 16), (1, 4, 7, 16))),
         row((1, 33, 6, 5), (16, 33, 3, 3)), row((2, 64, 4, 4), (12, 64, 3, 3)), row((2, 4, 5, 5), (132, 4, 3, 3)),
         row((2, 1, 8, 8), (6, 1, 5, 5)), row((3, 3, 7, 7), (65, 3, 3, 3)), row((600, 1, 1, 1), (2, 1, 1, 1)),
         row((2, 2, 1, 300), (3, 2, 1, 2)), row((1, 2, 300, 1), (4, 2, 3, 1)), row((2, 3, 40, 30), (4, 3, 3, 3)),
@@ -132,7 +132,7 @@ def test_no_images_give_zeros():
             assert not dw.any()
 
 
-@pytest.mark.parametrize("c, name", [(1, "direct"), (4, "direct"), (1, "plain")])
+@pytest.mark.parametrize("c, name", [(1, "register"), (4, "register"), (1, "plain")])
 def test_long_sums_lose_little(c, name):
     """Of 100,000 numbers of one sign; added one by one in float32 they would be off by up to a thousandth."""
     case = row((10, c, 100, 100), (4, c, 1, 1))

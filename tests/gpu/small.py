@@ -90,11 +90,11 @@ CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits
     "split": ((1, 40, 3, 3), (40, 40, 3, 3), SAME),
     "product": ((1, 8, 3, 3), (12, 8, 1, 1), {}),
 }
-FORWARD = {"tiled": ((1, 3, 5, 6), (5, 3, 3, 3), SAME), "direct": ((1, 1, 5, 6), (9, 1, 3, 3), SAME)}  # alone
+FORWARD = {"tiled": ((1, 3, 5, 6), (5, 3, 3, 3), SAME)}  # alone
 WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbours that a thread reads
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
     *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("vector_96x32", 8), ("vector", 36))),
-    *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
+    *(("register", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
     ("vector", (1, 8, 24, 24), (8, 8, 3, 3), SAME),  # enough pixels for slices
     ("plain", (1, 3, 24, 24), (2, 3, 3, 3), SAME),

@@ -1,10 +1,9 @@
 """Convolution and its input gradient on CUDA: which rung of the ladder runs, and how it is started.
 
-Rungs, lowest first: plain, the formula; tiled, tiles of a matrix product that is gathered from the images (forward
-alone, to be read); register, blocks of sums in registers; vector, the same by 128-bit loads, for tiles of two sizes;
-tensor, products on tensor cores, with copies that travel by themselves; split, long sums of few results in slices.
-Beside them, for some layers: direct, for images of one channel; product, for filters of one pixel, which are matrices.
-Groups of one channel run plain.
+Rungs, lowest first: plain, the formula; tiled, tiles of a matrix product that is gathered from the images, of the
+forward direction alone and never chosen; register, blocks of sums in registers; vector, tiles of two sizes and 128-bit
+loads; tensor, products on tensor cores, with copies that travel by themselves; split, long sums of few results in
+slices; product, for filters of one pixel, which are matrices. Groups of one channel run plain.
 
 Float64 runs on the plain rung. Float16 and bfloat16 run on tensor, unless `fits` or the place of an array says that the
 launcher is to widen them. In the mode tf32, float32 runs on tensor where channels are multiples of 4.
@@ -25,8 +24,9 @@ from ..toolchain.cuda.memory import address, aligned, kept
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
-from . import cuda_direct, cuda_tensor, cuda_tiled, cuda_vector
-from .cuda_gather import BIAS, MOST_TAPS, QUAD, RELU, RESIDUAL, SUMS, WIDE, blocks_of, tables_of
+from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
+from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
+from .cuda_gather import MOST_TAPS, QUAD, blocks_of, tables_of
 from .cuda_plain import THREADS, plain_forward, plain_input_grad
 from .cuda_weight import weight_grad, weight_grad_workspace
 from .geometry import output_shape
@@ -36,10 +36,10 @@ __all__ = [
 ]  # fmt: skip
 
 TILES = {  # name: (kernels by direction, tile); each sum is one sum, in the order of the steps, so bits are equal
-    "register": (cuda_vector.REGISTER, (128, 16)),
+    "register": (cuda_register.REGISTER, None),  # whose pixels follow from the channels
     **{f"vector{'_128x16' * (tile[1] == 16)}": (cuda_vector.VECTOR[tile], tile) for tile in ((128, 16), (128, 64))},
 }
-RUNGS = ("plain", "tiled", *TILES, "tensor", "split", "direct", "product")
+RUNGS = ("plain", "tiled", *TILES, "tensor", "split", "product")
 CORES = ("float16", "bfloat16", "tf32")  # what tensor cores multiply
 CHUNK = {"tf32": 4, "float16": 8, "bfloat16": 8}  # elements in one asynchronous copy
 FEW = 3  # channels that are made, up to which tiles are not worth their empty columns
@@ -172,7 +172,6 @@ def _misfits(work, kind, at_multiple):
     """What each rung wants and does not get, in words; None where it fits."""
     narrow, fours = _tiles_misfit(work, 16), _loads_misfit(work, QUAD, at_multiple)
     matrices = work.settings == ((1, 1), (1, 1), (0, 0), (1, 1)) and work.groups == 1
-    small = work.steps * cuda_direct.width_of(work.makes) * 4 <= cuda_direct.MOST
     wanted = {
         "plain": None,
         "tiled": narrow if not work.adjoint and work.groups == 1 else "the forward direction, and one group",
@@ -181,13 +180,10 @@ def _misfits(work, kind, at_multiple):
         "vector": _tiles_misfit(work, 64) or fours,
         "tensor": "float16, bfloat16, or float32 in the mode tf32",
         "split": None if work.slices > 1 else f"long sums for few results, got {work.steps} terms",
-        "direct": "the forward direction, images of one channel, small filters",
         "product": None if matrices else "filters of one pixel, stride 1, no padding and one group",
     }
     if kind in CORES:
         wanted["tensor"] = _tiles_misfit(work, 64) or _loads_misfit(work, CHUNK[kind], at_multiple)
-    if not work.adjoint and work.source[2] == 1 and small:
-        wanted["direct"] = narrow
     if kind not in ("float32", "tf32"):
         keep = ("split", "tensor") if kind in CORES else ("plain",)
         wanted |= {name: "float32" for name in RUNGS if name not in keep}
@@ -204,9 +200,8 @@ def _tile_rung(work, kind, misfits):
 def _best(work, kind, misfits):
     """The name of the rung that suits the shape, of those that fit."""
     tile = _tile_rung(work, kind, misfits)
-    for name in ("product", "direct"):
-        if misfits[name] is None and tile != "tensor":
-            return name
+    if misfits["product"] is None and tile != "tensor":
+        return "product"
     return "split" if misfits["split"] is None and tile != "plain" else tile
 
 
@@ -226,14 +221,14 @@ def _plan(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, ru
         return Plan(name, work, cuda_tiled.tiled, grid, (size, size))
     slices, depth = (work.slices, work.depth) if name == "split" else (1, work.steps)
     on = _tile_rung(work, kind, misfits) if name == "split" else name
-    if on == "direct":
-        tile, kernel = (cuda_direct.pixels_of(work.makes), cuda_direct.WIDEST), cuda_direct.direct
-        shared = work.steps * cuda_direct.width_of(work.makes) * 4
-    elif on == "tensor":
+    if on == "tensor":
         tile, kernel, shared = cuda_tensor.TILE, cuda_tensor.TENSOR[kind, work.adjoint], cuda_tensor.shared_of(kind)
     else:
         (kernels, tile), shared = TILES[on], 0
         kernel = kernels[work.adjoint]
+    if on == "register":
+        tile = cuda_register.pixels_of(work.makes), cuda_register.WIDEST
+        shared = cuda_register.shared_of(work.makes, depth)
     grid = blocks_of(work.pixels, tile[0]), blocks_of(work.makes, tile[1]), work.classes * work.groups * slices
     tables = tables_of(work.adjoint, work.source, work.result, *work.settings, work.makes * work.source[2])
     return Plan(name, work, kernel, grid, (kernel.threads,), slices, depth, shared, tables)

@@ -5,39 +5,11 @@ to TF32; channels are multiples of what 16 bytes hold.
 """
 
 from ..matmul.cuda_fragments import CORES, make_products, make_tile
-from ..toolchain.cuda import (
-    cp_async,
-    cp_async_commit,
-    cp_async_wait,
-    cuda,
-    device,
-    f32,
-    global_address,
-    i32,
-    i64,
-    kernel,
-    load4,
-    offset,
-    shared_address,
-    u32,
-    unroll,
-)
-
-from .cuda_gather import (
-    QUAD,
-    TABLE,
-    WEIGHT_SIZES,
-    advance,
-    begin_walk,
-    find_step,
-    is_inside,
-    make_gather,
-    make_write,
-    signature_of,
-    split,
-    walk_on,
-)
-
+from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
+from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, cp_async_wait, global_address
+from .cuda_end import make_write, same
+from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
+from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
 __all__ = ["TENSOR", "TILE", "WEIGHT_TENSOR", "hop_of", "shared_of"]
 
@@ -214,12 +186,6 @@ TENSOR = {(name, adjoint): make_tensor(core, adjoint) for name, core in CORES.it
 
 
 # ---- the weight gradient ---------------------------------------------------------------------------------------------
-
-
-@device
-def same(number, tables, of, size):
-    """Rows of dw lie as they are counted."""
-    return number
 
 
 def make_weight_tensor(core):

@@ -14,9 +14,9 @@ TILE = 16
     threads=TILE * TILE,
 )
 def tiled(x, w, bias, residual, out, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, relu):
-    """One idea: out is a product of matrices, a row for each pixel (n, i, j), a column for each channel o, and sums over
-    the steps (p, q, c). A block copies 16 x 16 tiles of both factors to shared memory, and each element serves 16 sums.
-    The left factor, what each pixel reads, is nowhere in global memory as a whole.
+    """One idea: out is a product of matrices, a row for each pixel (n, i, j), a column for each channel o, and sums
+    over the steps (p, q, c). A block copies 16 x 16 tiles of both factors to shared memory, and each element serves 16
+    sums. The left factor, what each pixel reads, is nowhere in global memory as a whole.
 
     Traffic    x is read ceil(O / 16) times for each tap, w ceil(N*I*J / 16) times
     Resources  2 KB of shared memory; two barriers for 16 steps

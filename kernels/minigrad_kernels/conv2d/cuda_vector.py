@@ -1,127 +1,62 @@
-"""Rung 3 of the convolution and of its gradients: blocks of sums in registers, 128-bit loads, two buffers.
+"""Rung 4 of the convolution and of its gradients: tiles of both factors, 128-bit loads, two buffers.
 
-The products are as cuda_gather.py says: A is gathered, B are the filters, or g. The rung `register` is the same text
-with single loads, for channels that are no multiples of 4.
+The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 """
 
-from ..matmul.cuda_vector import STEPS, make_sums
+from ..matmul.cuda_vector import STEPS, make_copy, make_sums
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, store4, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
-from .cuda_gather import (
-    QUAD,
-    TABLE,
-    WEIGHT_SIZES,
-    WIDE,
-    advance,
-    begin_walk,
-    find_step,
-    is_inside,
-    make_gather,
-    make_own,
-    make_write,
-    signature_of,
-    split,
-    walk_on,
-)
+from .cuda_end import WIDE, make_own, make_write
+from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
+from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
-__all__ = ["REGISTER", "VECTOR", "WEIGHT_HOP", "WEIGHT_ROWS", "WEIGHT_VECTOR"]
+__all__ = ["VECTOR", "WEIGHT_HOP", "WEIGHT_ROWS", "WEIGHT_VECTOR"]
 
 
-def _make_load(chunk):
-    """A function that loads so many neighbours, or zeros."""
-
-    @device
-    def one(source, inside):
-        return (source[0] if inside else f32(0),)
-
-    @device
-    def four(source, inside):
-        if inside:
-            return load4(source, 0)
-        return f32(0), f32(0), f32(0), f32(0)
-
-    return four if chunk == QUAD else one
-
-
-def _make_copy(lines, along, chunk):
-    """Functions that share a tile of so many lines and STEPS steps out, and put a thread's part into shared memory.
-
-    Threads take `chunk` neighbours in memory each, along the sums or along the lines. Shared memory has the lines of a
-    step side by side, and four words that nobody reads before those of the next: so writes meet 32 different banks.
-    """
-    pitch, across = lines + QUAD, (STEPS if along else lines) // chunk
-
-    @device
-    def share(thread):
-        """The first line and the first step of a thread."""
-        far, near = i32(thread // u32(across)), i32(thread % u32(across)) * chunk
-        return (far, near) if along else (near, far)
-
-    @device
-    def put_singly(tile, place, found):
-        for i in range(chunk):
-            unroll(0)
-            tile[u32(place) + i * pitch] = found[i]  # unsigned: no subscript counts from the end
-
-    @device
-    def put_at_once(tile, place, found):
-        store4(tile, place, found)
-
-    return share, put_singly if along or chunk == 1 else put_at_once, pitch
-
-
-def make_vector(name, tile, row_sums, column_sums, adjoint, chunk):
+def make_vector(rows, columns, row_sums, column_sums, adjoint):
     """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""
-    rows, columns = tile
     down, across = rows // row_sums, columns // column_sums
     threads = down * across
-    apart = threads // (STEPS // chunk)
+    apart = threads // (STEPS // QUAD)
     lines = rows // apart  # that a thread copies, so far apart
-    (share_a, _, a_pitch), load = _make_copy(rows, True, chunk), _make_load(chunk)
-    share_b, put_b, b_pitch = _make_copy(columns, adjoint, chunk)
+    share_a, _, load, _, a_pitch = make_copy(rows, True)
+    share_b, _, _, put_b, b_pitch = make_copy(columns, adjoint)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, threads, STEPS)
     own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
     write = make_write(SINGLE, row_sums, column_sums, down * QUAD, target, adjoint)
-    a_size, b_size, sums, words = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums, lines * chunk
-    a_sizes, b_sizes, copiers = 2 * a_size, 2 * b_size, columns * STEPS // chunk
+    a_size, b_size, sums, words = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums, lines * QUAD
+    a_sizes, b_sizes, copiers = 2 * a_size, 2 * b_size, columns * STEPS // QUAD
     everyone = copiers == threads
-    last_line = 1 if adjoint else chunk  # before the end of the group
+    last_line = 1 if adjoint else QUAD  # before the end of the group
 
     @device
     def fetch(found, source, further, at, outside, bits, exists):
-        """A chunk of each pixel of this thread, zeros outside the image."""
+        """Four channels of each pixel of this thread, zeros outside the image."""
         for j in range(lines):
             unroll(0)
-            here = offset(source, i64(i32(at[j] + further)))
-            part = load(here, exists and u32(outside[j] & u32(bits)) == u32(0))
-            for i in range(chunk):
-                unroll(0)
-                found[chunk * j + i] = part[i]
+            four = load(offset(source, i64(i32(at[j] + further))), exists and u32(outside[j] & u32(bits)) == u32(0))
+            found[4 * j], found[4 * j + 1], found[4 * j + 2], found[4 * j + 3] = four
 
     @device
     def put_a(tile, place, found):
         for j in range(lines):
             unroll(0)
-            for i in range(chunk):
+            for i in range(QUAD):
                 unroll(0)
-                tile[u32(place) + (i * a_pitch + j * apart)] = found[chunk * j + i]
+                tile[u32(place) + (i * a_pitch + j * apart)] = found[QUAD * j + i]
 
     @kernel(
-        signature_of("f32*"),
-        threads=threads,
-        blocks=512 // threads,
-        opcodes=("LDG.E.128", "STG.E.128") if chunk == QUAD else (),
-        variant=f"{name}_{'input_grad' if adjoint else 'forward'}",
-    )
+        signature_of("f32*"), threads=threads, blocks=512 // threads, opcodes=("LDG.E.128", "STG.E.128"),
+        variant=f"{rows}x{columns}_{'input_grad' if adjoint else 'forward'}",
+    )  # fmt: skip
     def vector(
         source, filters, bias, residual, result, tables, images, source_size, source_c, result_size, result_c, reads,
         makes, groups, depth, slices, flags,
     ):  # fmt: skip
-        """One idea: a thread owns several pixels and channels, so each float from shared memory serves several sums;
-        what is copied travels four channels at once, and the next tile does so while this one is multiplied.
+        """One idea: tiles of both factors are in shared memory, and four channels travel at once, to the next tile
+        while this one is multiplied.
 
-        A thread works out once where its pixels begin and which taps lie outside; a table in shared memory says how far
-        a tap lies from there. The tap and channel of a step follow from those of the last one by additions.
+        The tap and channel of a step follow from those of the last one by additions.
 
         Traffic    the source is read once for each tap and each tile of columns, the filters once for each tile of rows
         Resources  two pairs of tiles in shared memory, row_sums * column_sums sums in registers; one barrier a tile
@@ -190,12 +125,10 @@ def make_vector(name, tile, row_sums, column_sums, adjoint, chunk):
     return vector
 
 
-def _both(name, tile, row_sums, column_sums, chunk):
-    return {adjoint: make_vector(name, tile, row_sums, column_sums, adjoint, chunk) for adjoint in (False, True)}
-
-
-VECTOR = {tile: _both(f"{tile[0]}x{tile[1]}", tile, 8, sums, QUAD) for tile, sums in (((128, 64), 8), ((128, 16), 4))}
-REGISTER = _both("singly", (128, 16), 4, 4, 1)
+SUMS = {(128, 64): (8, 8), (128, 16): (8, 4)}
+VECTOR = {
+    tile: {adjoint: make_vector(*tile, *sums, adjoint) for adjoint in (False, True)} for tile, sums in SUMS.items()
+}
 
 
 # ---- the weight gradient ---------------------------------------------------------------------------------------------
@@ -203,7 +136,6 @@ REGISTER = _both("singly", (128, 16), 4, 4, 1)
 WEIGHT_ROWS, WEIGHT_HOP = 96, 4  # rows of a tile: those of 32 channels and more under 3x3 taps fill such tiles
 THREADS = WEIGHT_ROWS // QUAD * WEIGHT_HOP  # each gathers a quad of two pixels of a tile, WEIGHT_HOP pixels apart
 LOADERS = 64  # the threads that load g: a quad of one or two pixels each
-load_four = _make_load(QUAD)
 
 
 def _weight_vector(columns, column_sums, resident):
@@ -212,6 +144,7 @@ def _weight_vector(columns, column_sums, resident):
     a_pitch, b_pitch, sums = WEIGHT_ROWS + QUAD, columns + QUAD, 8 * column_sums
     a_size, b_size, b_quads = STEPS * a_pitch, STEPS * b_pitch, columns // QUAD
     a_sizes, b_sizes = 2 * a_size, 2 * b_size
+    _, _, load_four, _, _ = make_copy(columns, False)
     hop = LOADERS // b_quads  # pixels from the first quad of g that a thread loads to its second
     twice = hop < STEPS
 

@@ -4,8 +4,8 @@ dw of one group, P*Q*C/G rows (p, q, c) by O/G columns, is the product of the in
 with g. A sum runs over the N*I*J output pixels, of which each slice takes a run: all rungs but pointwise write the sums
 of each slice, and a last kernel adds the slices, in one order.
 
-Rungs: plain, the formula; vector, for tiles of two widths; direct, for few rows or columns of dw, and for channels that
-no 128-bit load suits; pointwise, the matrix product that a filter of one pixel is; tensor. The sum of a slice is one
+Rungs: plain, the formula; vector, for tiles of two widths; register, for few rows of dw, and for channels that no
+128-bit load suits; pointwise, the matrix product that a filter of one pixel is; tensor. The sum of a slice is one
 sum, in the order of the pixels, in both tiles of vector: of these the fastest is taken. Float64 runs on the plain rung;
 float16 and bfloat16 run on tensor, unless `fits` of cuda.py says that the launcher is to widen them; in the mode tf32,
 float32 runs on tensor where it fits.
@@ -13,119 +13,38 @@ float32 runs on tensor where it fits.
 
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from ..bias import cuda as bias
-from ..errors import ShapeError
 from ..layout import CHANNELS_LAST, FILTER, strides_of
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
-from ..matmul.plan import LIMIT, MOST, most_slices
+from ..matmul.plan import MOST, most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import View, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
-from . import cuda_direct, cuda_tensor, cuda_vector
-from .cuda_gather import MOST_TAPS, SUMS, WIDE, blocks_of, tables_of
+from . import cuda_register, cuda_tensor, cuda_vector
+from .cuda_end import SUMS, WIDE
+from .cuda_gather import MOST_TAPS, blocks_of, tables_of
 from .cuda_plain import THREADS, plain_weight_grad
-from .geometry import output_shape
+from .cuda_walk import OP, problem_of
 
-__all__ = ["RUNGS", "TILES", "Problem", "equals", "problem_of", "weight_grad", "weight_grad_workspace"]
+__all__ = ["RUNGS", "TILES", "equals", "weight_grad", "weight_grad_workspace"]
 
-OP = "conv2d weight_grad"
 TILES = {  # name: columns of its tile; narrow ones suit up to as many
     "vector_96x32": 32,
     "vector": 64,
 }
-DIRECT_ROWS = 48  # of dw: up to so many suit the direct rung better than vector, if nothing is strided
+REGISTER_ROWS = 48  # of dw: up to so many suit the rung register better than vector, if nothing is strided
 FEW = 16  # channels and filters, up to which a product of matrices is not worth its empty tiles
 KINDS = {
     "float64": ("plain",),
-    "float32": ("plain", *TILES, "direct", "pointwise"),
-    "tf32": ("plain", *TILES, "direct", "pointwise", "tensor"),
+    "float32": ("plain", *TILES, "register", "pointwise"),
+    "tf32": ("plain", *TILES, "register", "pointwise", "tensor"),
 }  # the rungs of a type; others have tensor alone
-REACH = 1 << 28  # of a walk over padded images
-TILE = 96 * 64  # elements of dw: about what one block of threads owns, in any rung
-BLOCKS = 384  # how many blocks a problem should have before its sums are cut no further
-LEAST_PIXELS, MOST_PIXELS = 256, 2048  # of a slice: fewer are not worth writing the sums, more would round too much
-ROUND = 32  # a slice has a multiple of so many pixels
-ROOM = 1 << 23  # elements of all slices' sums together, unless more are needed to fill a GPU
-MOST_SLICES = 4096  # what one thread of the last kernel adds is a 32nd of them
-
-
-# ---- the cut, by the shape alone -------------------------------------------------------------------------------------
-
-
-class Problem(NamedTuple):
-    """A weight gradient without its data."""
-
-    x_shape: tuple
-    w_shape: tuple
-    out_size: tuple
-    stride: tuple
-    padding: tuple
-    dilation: tuple
-    groups: int
-    rows: int  # of dw, P*Q*C/G
-    columns: int  # of dw in one group
-    pixels: int  # N*I*J
-    depth: int  # pixels of a slice, at most
-    slices: int
-
-    @property
-    def size(self):
-        """Elements of dw."""
-        return prod(self.w_shape)
-
-    def walk(self, hop):
-        """(move_h, move_w, move, back_w, back_h) of a thread that goes so many pixels further each time.
-
-        The first three lead to the pixel that many columns, rows and images on, the others back from behind the end
-        of a row, and of an image. They may pass 32 bits where a thread walks out of x, which is not read then.
-        """
-        (i, j), (height, width), (stride_h, stride_w) = self.out_size, self.x_shape[2:], self.stride
-        lines, right = divmod(hop, j)
-        images, down = divmod(lines, i)
-        move = (images * height + down * stride_h) * width + right * stride_w
-        back_w, back_h = stride_h * width - j * stride_w, (height - i * stride_h) * width
-        wrapped = ((pixels * self.x_shape[1] + LIMIT) % (2 * LIMIT) - LIMIT for pixels in (move, back_w, back_h))
-        return down * stride_h, right * stride_w, *wrapped
-
-
-@lru_cache(maxsize=1024)
-def problem_of(x_shape, w_shape, stride, padding, dilation, groups):
-    """The Problem of these shapes and settings.
-
-    Errors  ValueError for sizes that are not 32-bit
-    """
-    out_shape = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)
-    for name, shape in (("x", x_shape), ("g", out_shape), ("dw", w_shape)):
-        if prod(shape) >= LIMIT:
-            raise ShapeError(
-                f"{OP}: {name} has shape {shape}, {prod(shape)} elements, wants less than {LIMIT}; "
-                "split the batch and add"
-            )
-    reach = max(
-        size + 2 * pad + step + apart * taps
-        for size, pad, step, apart, taps in zip(x_shape[2:], padding, stride, dilation, w_shape[2:], strict=True)
-    )
-    if reach >= REACH:
-        raise ShapeError(
-            f"{OP}: stride {stride}, padding {padding} and dilation {dilation} lead {reach} pixels "
-            f"over x {x_shape}, wants less than {REACH}"
-        )
-    pixels, size = x_shape[0] * prod(out_shape[2:]), prod(w_shape)
-    fill = min(BLOCKS // blocks_of(size, TILE), pixels // LEAST_PIXELS)
-    short = min(blocks_of(pixels, MOST_PIXELS), ROOM // size, MOST_SLICES)
-    depth = blocks_of(blocks_of(pixels, max(1, fill, short)), ROUND) * ROUND
-    slices = max(1, blocks_of(pixels, max(depth, 1)))
-    rows, columns = prod(w_shape[1:]), w_shape[0] // groups
-    return Problem(
-        x_shape, w_shape, out_shape[2:], stride, padding, dilation, groups, rows, columns, pixels, depth, slices
-    )  # fmt: skip
 
 
 # ---- the choice ------------------------------------------------------------------------------------------------------
@@ -154,7 +73,7 @@ def _misfits(p, kind, x_aligned, others_aligned):
     misfits = {
         "plain": None,
         **{name: loads(4) for name in TILES},
-        "direct": tiles or (f"at most {MOST_TAPS} x {MOST_TAPS} taps" if max(p.w_shape[2:]) > MOST_TAPS else None),
+        "register": tiles or (f"at most {MOST_TAPS} x {MOST_TAPS} taps" if max(p.w_shape[2:]) > MOST_TAPS else None),
         "pointwise": None if _pointwise_fits(p) and min(p.rows, p.columns) > FEW else few,
         "tensor": loads(4 if kind == "tf32" else 8),
     }
@@ -166,8 +85,8 @@ def _misfits(p, kind, x_aligned, others_aligned):
 def _rung(p, kind, x_aligned, others_aligned, rung):
     """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
     misfits = _misfits(p, kind, x_aligned, others_aligned)
-    if rung is None and misfits["vector"] is None and (p.rows > DIRECT_ROWS or max(p.stride) > 1):
-        misfits["direct"] = f"at most {DIRECT_ROWS} rows and stride 1"
+    if rung is None and misfits["vector"] is None and (p.rows > REGISTER_ROWS or max(p.stride) > 1):
+        misfits["register"] = f"at most {REGISTER_ROWS} rows and stride 1"
     name = choose(OP, rung, misfits)
     return "vector_96x32" if rung is None and name == "vector" and p.columns <= TILES["vector_96x32"] else name
 
@@ -267,13 +186,13 @@ def _tables(p):
     return tables_of(False, (*x_size, c), (*p.out_size, o), p.w_shape[2:], p.stride, p.padding, p.dilation, 0)
 
 
-def _direct(p, x, g, out, _):
-    down, across, lanes, blocks = cuda_direct.shares_of(p.rows, p.columns)
-    run = cuda_direct.run_of(p.w_shape, p.dilation, aligned(g, out) and p.columns % 4 == 0)
+def _register(p, x, g, out, _):
+    down, across, lanes, blocks = cuda_register.shares_of(p.rows, p.columns)
+    run = cuda_register.run_of(p.w_shape, p.dilation, aligned(g, out) and p.columns % 4 == 0)
     sizes = p.pixels, p.depth, p.rows, p.columns, p.w_shape[1], prod(p.x_shape[1:]), p.w_shape[0]
     arguments = x, g, out, kept(_tables(p), x), *sizes, down, across, lanes
-    shared = lanes // 2 * down * across * cuda_direct.WEIGHT_SUMS * 4
-    kernel = cuda_direct.WEIGHT_DIRECT[run]
+    shared = lanes // 2 * down * across * cuda_register.WEIGHT_SUMS * 4
+    kernel = cuda_register.WEIGHT_REGISTER[run]
     kernel((blocks, p.slices, p.groups), (lanes * down * across,), arguments, shared)
 
 
@@ -287,7 +206,7 @@ def _pointwise(p, x, g, dw, workspace):
 RUNGS = {
     "plain": _plain,
     **{name: _vector(columns) for name, columns in TILES.items()},
-    "direct": _direct,
+    "register": _register,
     "pointwise": _pointwise,
     "tensor": _tensor,
 }

@@ -1,36 +1,24 @@
-"""Rungs for layers whose tiles would be mostly empty: images of one channel, and weight gradients of few rows or columns.
+"""Rung 3 of the convolution and of its gradients: a block of sums in the registers of each thread.
 
-Images are not copied to shared memory: what other taps read again lies in the first cache by then.
+Images are not copied to shared memory: what other taps and channels read again lies in the first cache by then. So this
+rung suits layers whose tiles would be mostly empty, of few channels, and channels that no 128-bit load suits.
 """
 
-from ..toolchain.cuda import (
-    cuda,
-    device,
-    f32,
-    i32,
-    i64,
-    kernel,
-    load2_words,
-    load4,
-    offset,
-    outer_product,
-    store2_words,
-    store4,
-    u32,
-    unroll,
-)
+from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
-from .cuda_gather import QUAD, TABLE, blocks_of, class_of, make_gather, make_write, signature_of, split
+from ..toolchain.cuda.intrinsics import load2_words, store2_words
+from .cuda_end import WIDE, make_write, same
+from .cuda_gather import QUAD, TABLE, advance, blocks_of, class_of, find_step, make_gather, signature_of, split
 
-__all__ = ["MOST", "THREADS", "WEIGHT_DIRECT", "WIDEST", "direct", "pixels_of", "run_of", "shares_of", "width_of"]
+__all__ = ["REGISTER", "WEIGHT_REGISTER", "WEIGHT_SUMS", "WIDEST", "pixels_of", "run_of", "shared_of", "shares_of"]
 
-# ---- forward, images of one channel ----------------------------------------------------------------------------------
+# ---- forward and input gradient --------------------------------------------------------------------------------------
 
 THREADS = 128
 PIXELS, MADE = 4, 8  # of a thread: pixels, and channels that it makes of each
 SUMS = PIXELS * MADE
 WIDEST = 64  # channels that a block makes
-MOST = (48 << 10) - 4 * TABLE  # bytes of filters in shared memory
+ROOM = (48 << 10) // 4 - TABLE  # floats of filters in shared memory
 
 
 def width_of(makes):
@@ -43,62 +31,104 @@ def pixels_of(makes):
     return THREADS * MADE // width_of(makes) * PIXELS
 
 
-begin, copy_taps, find_pixels, target = make_gather(False, PIXELS, THREADS, 1)
-write = make_write(SINGLE, PIXELS, MADE, 0, target, False)
+def shared_of(makes, steps):
+    """Bytes of dynamic shared memory: the filters, or as many steps of them as have room."""
+    width = width_of(makes)
+    return 4 * width * min(steps, ROOM // width)
 
 
-@kernel(signature_of("f32*"), threads=THREADS, blocks=4, opcodes=("STG.E.128",))
-def direct(
-    source, filters, bias, residual, result, tables, images, source_size, source_c, result_size, result_c, reads,
-    makes, groups, depth, slices, flags,
-):  # fmt: skip
-    """One idea: sums so short that a block holds all its filters, so only they need shared memory.
+def make_register(adjoint):
+    """The rung of a direction."""
+    begin, copy_taps, find_pixels, target = make_gather(adjoint, PIXELS, THREADS, 1)
+    write = make_write(SINGLE, PIXELS, MADE, 0, target, adjoint)
 
-    Each thread makes 8 channels of 4 pixels. Those of a warp that make other channels of the same pixel read the
-    same words of x; other taps read them again while they are in the first cache.
+    @device
+    def copy_filters(tile, filters, taps, first, last, width, left, reads, column_apart, step_apart):
+        """A row of `width` channels for each of these steps; channels that are not there are zeros."""
+        number = i32(cuda.threadIdx.x)
+        while number < i32(i32(last - first) * width):
+            step, place = split(number, width)
+            here = i32(i32(first + step) * step_apart + place * column_apart)
+            if adjoint:
+                tap, channel = split(i32(first + step), reads)
+                here = i32(taps[QUAD * tap + 2] + i32(channel + place * column_apart))
+            tile[u32(number)] = filters[i64(here)] if place < left else f32(0)
+            number = i32(number + THREADS)
 
-    Traffic    x is read once for each tap and each 64 channels, w once for each block
-    Resources  up to 48 KB of shared memory; one barrier
-    """
-    tile, taps = cuda.shared.array(0, f32, alignment=16), cuda.shared.array(TABLE, i32, alignment=16)
-    total, read = cuda.local.array(SUMS, f32), cuda.local.array(PIXELS, f32)
-    at, outside = cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, u32)
-    of, _, (pixels, steps, _) = begin(tables, images, reads, groups, depth, slices)
-    copy_taps(taps, tables, of)
-    column = i32(cuda.blockIdx.y * WIDEST)
-    left = i32(makes - column)
-    eighths = i32(u32(min(left, WIDEST) + (MADE - 1)) // u32(MADE))
-    width, across, number = i32(eighths * MADE), i32(eighths * QUAD), i32(cuda.threadIdx.x)
-    while number < i32(steps * width):  # a row of the filters for each step; channels that are not there are zeros
-        step, place = split(number, width)
-        tile[u32(number)] = filters[i64(i32(step * result_c + i32(column + place)))] if place < left else f32(0)
-        number = i32(number + THREADS)
-    cuda.syncthreads()
-
-    together = split(i32(THREADS), eighths)[0]
-    row, eighth = split(i32(cuda.threadIdx.x), eighths)
-    if row >= together:  # threads left over
-        return
-    row = i32(cuda.blockIdx.x * i32(together * PIXELS) + row)
-    find_pixels(at, outside, row, together, pixels, tables, of, source_size, i32(0))
-    for i in range(SUMS):
-        total[i] = f32(0)
-    place, number = i32(eighth * QUAD), i32(0)
-    while number < steps:
-        tap = load4(taps, QUAD * number)
-        for j in range(PIXELS):
-            unroll(0)
-            inside = u32(outside[j] & u32(tap[1])) == u32(0)
-            read[j] = source[i64(i32(at[j] + tap[0]))] if inside else f32(0)
-        four = read[0], read[1], read[2], read[3]
-        outer_product(total, four, load4(tile, place) + load4(tile, i32(place + across)))
-        place, number = i32(place + width), i32(number + 1)
-    column, left = i32(column + eighth * QUAD), i32(left - eighth * QUAD)
-    write(
-        total, result, bias, residual, tables, of, row, together, column, across, left, pixels,
-        (result_size, result_c, i64(0)), flags,
+    @kernel(
+        signature_of("f32*"), threads=THREADS, blocks=4, opcodes=("STG.E.128",),
+        variant="input_grad" if adjoint else "forward",
     )  # fmt: skip
+    def register(
+        source, filters, bias, residual, result, tables, images, source_size, source_c, result_size, result_c, reads,
+        makes, groups, depth, slices, flags,
+    ):  # fmt: skip
+        """One idea: a thread makes 8 channels of 4 pixels, so each number that it reads serves several sums.
 
+        Filters come from shared memory, which a block shares. Threads of a warp that make other channels of the same
+        pixel read the same words of the source.
+
+        A thread works out once where its pixels begin and which taps lie outside; a table in shared memory says how far
+        a tap lies from there.
+
+        Traffic    the source is read once for each tap and each 64 channels, the filters once for each block
+        Resources  up to 48 KB of shared memory; two barriers for as many steps of the filters as have room there
+        """
+        tile, taps = cuda.shared.array(0, f32, alignment=16), cuda.shared.array(TABLE, i32, alignment=16)
+        total, read = cuda.local.array(SUMS, f32), cuda.local.array(PIXELS, f32)
+        at, outside = cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, u32)
+        here, missing = cuda.local.array(PIXELS, i32), cuda.local.array(PIXELS, u32)
+        of, (group, part), (pixels, steps, first) = begin(tables, images, reads, groups, depth, slices)
+        copy_taps(taps, tables, of)
+        column = i32(cuda.blockIdx.y * WIDEST)
+        left = i32(makes - column)
+        eighths = i32(u32(min(left, WIDEST) + (MADE - 1)) // u32(MADE))
+        width, across = i32(eighths * MADE), i32(eighths * QUAD)
+        together = split(i32(THREADS), eighths)[0]
+        row, eighth = split(i32(cuda.threadIdx.x), eighths)
+        row = i32(cuda.blockIdx.x * i32(together * PIXELS) + row) if row < together else pixels  # threads left over
+        find_pixels(at, outside, row, together, pixels, tables, of, source_size, i32(group * reads))
+        for i in range(SUMS):
+            total[i] = f32(0)
+
+        last, first = i32(first + steps), i32(part * depth)
+        if adjoint:
+            filters = offset(filters, i64(i32(i32(column * source_c) + group * reads)))
+        else:
+            filters = offset(filters, i64(i32(column + group * makes)))
+        step, room = find_step(first, reads), split(i32(ROOM), width)[0]
+        while first < last:
+            end, place = min(last, i32(first + room)), i32(eighth * QUAD)
+            cuda.syncthreads()
+            column_apart = source_c if adjoint else i32(1)
+            copy_filters(tile, filters, taps, first, end, width, left, reads, column_apart, result_c)
+            cuda.syncthreads()
+            while first < end:
+                tap, count = load4(taps, QUAD * step[0]), min(i32(reads - step[1]), i32(end - first))
+                for j in range(PIXELS):
+                    unroll(0)
+                    here[j], missing[j] = i32(at[j] + i32(tap[0] + step[1])), u32(outside[j] & u32(tap[1]))
+                for c in range(count):
+                    unroll(1)
+                    for j in range(PIXELS):
+                        unroll(0)
+                        read[j] = source[i64(i32(here[j] + c))] if missing[j] == u32(0) else f32(0)
+                    four = read[0], read[1], read[2], read[3]
+                    outer_product(total, four, load4(tile, place) + load4(tile, i32(place + across)))
+                    place = i32(place + width)
+                step, first = advance(step, (i32(0), count), reads), i32(first + count)
+
+        column, left = i32(column + eighth * QUAD), i32(left - eighth * QUAD)
+        slice_first = i64(part) * i64(i32(images * result_size)) * i64(result_c)
+        write(
+            total, result, bias, residual, tables, of, row, together, i32(group * makes + column), across, left, pixels,
+            (result_size, result_c, slice_first), flags,
+        )  # fmt: skip
+
+    return register
+
+
+REGISTER = {adjoint: make_register(adjoint) for adjoint in (False, True)}
 
 # ---- weight gradient -------------------------------------------------------------------------------------------------
 
@@ -109,6 +139,7 @@ FOURS = TURNS * QUAD
 TOGETHER = TURNS * MOST_LANES  # pixels that a block finds at once
 WORDS = 2 * TOGETHER
 _, _, find_pixel, _ = make_gather(False, 1, MOST_THREADS, 1)
+write = make_write(SINGLE, ROWS, QUAD, QUAD, same, True)
 
 
 def shares_of(rows, columns):
@@ -129,7 +160,7 @@ def run_of(w_shape, dilation, quads):
     return 3 if quads and (channels % 3 == 0 or (channels * width % 3 == 0 and dilation[1] == 1)) else 1
 
 
-def _weight_direct(run):
+def _weight_register(run):
     @device
     def add(total, x, spot, to, outside, bit, four, t, whole):
         """The products of a lane's pixel t, which begins at `spot`; whole: no tap of it lies outside."""
@@ -145,7 +176,7 @@ def _weight_direct(run):
     signature = f"f32* x, f32* g, f32* out, i32* tables, {', '.join(f'i32 {name}' for name in sizes)}"
 
     @kernel(signature, threads=MOST_THREADS, blocks=2, opcodes=("LDG.E.128",) * (run == 3), variant=str(run))
-    def weight_direct(
+    def weight_register(
         x, g, out, tables, pixels, depth, rows, filters, channels, x_size, g_c, down, across, lanes,
     ):  # fmt: skip
         """One idea: threads share out the pixels too, so one block has the sums of all of a small dw.
@@ -220,23 +251,14 @@ def _weight_direct(run):
                     unroll(0)
                     total[i] += memory[u32(i32(i * half + lane) * unit + member)]
             half = i32(half >> 1)
+        slice_first = i64(cuda.blockIdx.y) * i64(rows) * i64(g_c)
         if lane == 0:
-            start = offset(out, i64(cuda.blockIdx.y) * i64(rows) * i64(g_c) + i64(group * filters + column))
-            for r in range(ROWS):
-                unroll(0)
-                here = offset(start, i64(i32(row + r)) * i64(g_c))
-                if i32(row + r) < rows:
-                    if run == 3:
-                        if columns > 0:
-                            k = r * QUAD
-                            store4(here, 0, (total[k], total[k + 1], total[k + 2], total[k + 3]))
-                    else:
-                        for e in range(QUAD):
-                            unroll(0)
-                            if e < columns:
-                                here[e] = total[r * QUAD + e]
+            write(
+                total, out, out, out, out, out, row, 1, i32(group * filters + column), 0, columns, rows,
+                (rows, g_c, slice_first), i32(WIDE if run == 3 else 0),
+            )  # fmt: skip
 
-    return weight_direct
+    return weight_register
 
 
-WEIGHT_DIRECT = {run: _weight_direct(run) for run in (1, 3)}  # neighbours in x that a thread reads
+WEIGHT_REGISTER = {run: _weight_register(run) for run in (1, 3)}  # neighbours in x that a thread reads
