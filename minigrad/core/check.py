@@ -4,15 +4,13 @@ Each returns the value, and names function and argument where it refuses: TypeEr
 what is out of range.
 """
 
-import functools
-import functools
 import math
 import operator
 from numbers import Integral, Real
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
 
@@ -116,27 +114,12 @@ def function_of(op, name, value):
     return value
 
 
-def each(op, name, value, count, least):
+def each(layer, name, value, count, least):
     """A number for each of count dimensions, given one by one or once for all, as a tuple."""
-    if type(value) is int and least <= value < LIMIT:  # as nearly always
-        return _repeated(value, count)
-    values = tuple(value) if isinstance(value, tuple | list) else (value,)
-    if len(values) not in (1, count):
-        wanted = "one integer" if count == 1 else f"an integer or {count} of them"
-        raise KindError(f"{op}: {name} is {value!r}, wanted {wanted}")
-    return tuple([integer_of(op, name, one, least) for one in values * (count // len(values))])
-
-
-@functools.cache
-def _repeated(value, count):
-    """The very same tuple each time: kernels find a call again by its settings."""
-    return (value,) * count
-
-
-def pair_of(op, name, value, ndim, least):
-    """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
-    values = each(op, name, value, ndim, least)
-    return values if ndim == 2 else (least, *values)
+    values = tuple(value) if isinstance(value, tuple | list) else (value,) * count
+    if len(values) != count:
+        raise KindError(f"{layer}: {name} is {value!r}, wanted an integer or {count} of them")
+    return tuple(integer_of(layer, name, one, least) for one in values)
 
 
 def one_of(layer, name, value, choices):
@@ -144,59 +127,3 @@ def one_of(layer, name, value, choices):
     if not isinstance(value, str) or value not in choices:
         raise ShapeError(f"{layer}: {name} is {value!r}, wanted {' or '.join(map(repr, choices))}")
     return value
-
-
-# ---- dimensions ------------------------------------------------------------------------------------------------------
-
-
-def axis_of(op, dim, ndim):
-    """A dimension counted from the front; negative ones count from the back."""
-    if type(dim) is int and -ndim <= dim < ndim:  # as nearly always
-        return dim % ndim
-    dim, count = integer_of(op, "dim", dim), max(ndim, 1)  # a scalar takes 0 and -1
-    if not -count <= dim < count:
-        raise SubscriptError(f"{op}: dim is {dim}, wanted {-count} to {count - 1} for {ndim} dimensions")
-    return dim % count
-
-
-def axes_of(op, dim, ndim):
-    """Distinct dimensions counted from the front; all of them for None."""
-    if dim is None:
-        return tuple(range(ndim))
-    axes = tuple(axis_of(op, one, ndim) for one in (dim if isinstance(dim, tuple | list) else (dim,)))
-    if len(set(axes)) != len(axes):
-        raise ShapeError(f"{op}: dim is {dim}, which names a dimension twice")
-    return axes if ndim else ()
-
-
-def kept_shape(shape, axes):
-    """The shape that a reduction leaves if its dimensions stay with size 1."""
-    return tuple([1 if axis in axes else size for axis, size in enumerate(shape)])
-
-
-# ---- dimensions ------------------------------------------------------------------------------------------------------
-
-
-def axis_of(op, dim, ndim):
-    """A dimension counted from the front; negative ones count from the back."""
-    if type(dim) is int and -ndim <= dim < ndim:  # as nearly always
-        return dim % ndim
-    dim, count = integer_of(op, "dim", dim), max(ndim, 1)  # a scalar takes 0 and -1
-    if not -count <= dim < count:
-        raise SubscriptError(f"{op}: dim is {dim}, wanted {-count} to {count - 1} for {ndim} dimensions")
-    return dim % count
-
-
-def axes_of(op, dim, ndim):
-    """Distinct dimensions counted from the front; all of them for None."""
-    if dim is None:
-        return tuple(range(ndim))
-    axes = tuple(axis_of(op, one, ndim) for one in (dim if isinstance(dim, tuple | list) else (dim,)))
-    if len(set(axes)) != len(axes):
-        raise ShapeError(f"{op}: dim is {dim}, which names a dimension twice")
-    return axes if ndim else ()
-
-
-def kept_shape(shape, axes):
-    """The shape that a reduction leaves if its dimensions stay with size 1."""
-    return tuple([1 if axis in axes else size for axis, size in enumerate(shape)])

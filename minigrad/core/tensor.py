@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["Handle", "Tensor", "bare", "check_vectors", "floating_of", "tensor_of", "tensors_of"]
+__all__ = ["Handle", "Tensor", "bare", "tensor_of", "tensors_of"]
 
 SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
 
@@ -317,34 +317,6 @@ def tensors_of(op, values):
     if not isinstance(values, list | tuple) or not values or not all(isinstance(x, Tensor) for x in values):
         raise KindError(f"{op}: tensors is {type(values).__name__}, wanted a list or tuple of at least one Tensor")
     return tuple(values)
-
-
-def floating_of(op, name, value):
-    """The value, a Tensor of floating elements."""
-    if not device.is_floating(tensor_of(op, name, value).dtype):
-        raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
-    return value
-
-
-def check_vectors(op, input, shape, **vectors):
-    """Refuse what is neither None nor a Tensor of this shape."""
-    for name, vector in vectors.items():
-        if vector is not None and tensor_of(op, name, vector).shape != shape:
-            raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
-
-
-def floating_of(op, name, value):
-    """The value, a Tensor of floating elements."""
-    if not device.is_floating(tensor_of(op, name, value).dtype):
-        raise KindError(f"{op}: {name} has elements {value.dtype}, wanted floating ones; convert with .to('float32')")
-    return value
-
-
-def check_vectors(op, input, shape, **vectors):
-    """Refuse what is neither None nor a Tensor of this shape."""
-    for name, vector in vectors.items():
-        if vector is not None and tensor_of(op, name, vector).shape != shape:
-            raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
 
 
 def bare(value):

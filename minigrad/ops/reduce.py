@@ -18,10 +18,11 @@ from minigrad_kernels import norm as kernels
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..core.check import axes_of, axis_of, flag_of, kept_shape, number_of
+from ..core.check import flag_of, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module, elementwise
+from .axes import axes_of, axis_of, kept_shape, reduced_axes
 from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
 from .elementwise.conversions import typed, wide
 from .shape import expand, flatten, gather, reshape, squeeze
@@ -30,18 +31,6 @@ __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max",
 __all__ += ["var"]
 
 WHOLE = device.element_type("int64")  # the type of sums of integers
-
-
-def reduced_axes(op, input, dim):
-    """The dimensions of a Tensor that a reduction runs over; () means all of them, as None does."""
-    tensor_of(op, "input", input)
-    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, input.ndim)
-
-
-def reduced_axes(op, input, dim):
-    """The dimensions of a Tensor that a reduction runs over; () means all of them, as None does."""
-    tensor_of(op, "input", input)
-    return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, input.ndim)
 
 
 def total(x, axes, keepdim, dtype=None):

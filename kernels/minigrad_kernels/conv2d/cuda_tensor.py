@@ -1,4 +1,4 @@
-"""Rung 4 of the convolution and of its gradients: tensor cores, and copies that travel by themselves.
+"""Rung 5 of the convolution and of its gradients: tensor cores, and copies that travel by themselves.
 
 The products are as cuda_gather.py says: A is gathered, B are the filters, or g. float16, bfloat16, and float32 rounded
 to TF32; channels are multiples of what 16 bytes hold.

@@ -14,7 +14,7 @@ from ...core.check import integer_of, integers_of, shape_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of, tensors_of
 from ...device import array_module
-from .views import sized_axis
+from ..axes import axes_of, axis_of, sized_axis
 from .select import getitem
 from .views import flatten, movedim, reshape, transpose, unsqueeze
 

@@ -17,7 +17,7 @@ from ...core.check import flag_of, integer_of, number_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from .views import sized_axis
+from ..axes import axis_of, sized_axis
 from ..elementwise.choices import where
 from .arrange import stack
 from .select import getitem, pick, put, within

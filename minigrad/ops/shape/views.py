@@ -11,33 +11,18 @@ import itertools
 import math
 import operator
 
-from minigrad_kernels.errors import ShapeError, StateError, SubscriptError, SubscriptError
+from minigrad_kernels.errors import ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER, is_dense
 
 from ... import device
-from ...core.check import axes_of, axis_of, integers_of
+from ...core.check import integers_of
 from ...core.primitive import primitive
-from ...core.tensor import floating_of, tensor_of
+from ...core.tensor import tensor_of
 from ...device import array_module
+from ..axes import axes_of, axis_of, sized_axis
 
 __all__ = ["broadcast_to", "clone", "contiguous", "expand", "flatten", "movedim", "permute", "reshape", "squeeze"]
 __all__ += ["transpose", "unflatten", "unsqueeze", "view"]
-
-def sized_axis(op, name, input, dim):
-    """(a dimension of a Tensor counted from the front, its size)."""
-    axis = axis_of(op, dim, tensor_of(op, name, input).ndim)
-    if not input.shape:
-        raise SubscriptError(f"{op}: {name} has no dimensions, wanted at least one")
-    return axis, input.shape[axis]
-
-
-def sized_axis(op, name, input, dim):
-    """(a dimension of a Tensor counted from the front, its size)."""
-    axis = axis_of(op, dim, tensor_of(op, name, input).ndim)
-    if not input.shape:
-        raise SubscriptError(f"{op}: {name} has no dimensions, wanted at least one")
-    return axis, input.shape[axis]
-
 
 # ---- another shape ---------------------------------------------------------------------------------------------------
 
@@ -285,49 +270,3 @@ def contiguous(input):
     Shapes  out as input
     """
     return input if tensor_of("contiguous", "input", input).array.flags.c_contiguous else _copy(input, None)
-
-
-# ---- single images and sequences as batches of images ---------------------------------------------------------------
-#
-# An op on images has ndim 2 and takes (N, C, H, W) or (C, H, W); one on sequences has ndim 1, takes (N, C, L) or (C, L),
-# and works on images of height 1.
-
-
-def images_of(op, input, ndim):
-    """The input as (N, C, H, W)."""
-    if floating_of(op, "input", input).ndim not in (ndim + 1, ndim + 2):
-        wanted = "(N, C, H, W) or (C, H, W)" if ndim == 2 else "(N, C, L) or (C, L)"
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
-    images = input if ndim == 2 else unsqueeze(input, -2)
-    return images if images.ndim == 4 else unsqueeze(images, 0)
-
-
-def as_given(images, input, ndim):
-    """A result (N, C, I, J) with as many dimensions as the input had."""
-    if ndim == 2 and input.ndim == 4:
-        return images
-    out = images if ndim == 2 else squeeze(images, 2)
-    return out if input.ndim == ndim + 2 else squeeze(out, 0)
-
-
-# ---- single images and sequences as batches of images ---------------------------------------------------------------
-#
-# An op on images has ndim 2 and takes (N, C, H, W) or (C, H, W); one on sequences has ndim 1, takes (N, C, L) or (C, L),
-# and works on images of height 1.
-
-
-def images_of(op, input, ndim):
-    """The input as (N, C, H, W)."""
-    if floating_of(op, "input", input).ndim not in (ndim + 1, ndim + 2):
-        wanted = "(N, C, H, W) or (C, H, W)" if ndim == 2 else "(N, C, L) or (C, L)"
-        raise ShapeError(f"{op}: input has shape {input.shape}, wanted {wanted}")
-    images = input if ndim == 2 else unsqueeze(input, -2)
-    return images if images.ndim == 4 else unsqueeze(images, 0)
-
-
-def as_given(images, input, ndim):
-    """A result (N, C, I, J) with as many dimensions as the input had."""
-    if ndim == 2 and input.ndim == 4:
-        return images
-    out = images if ndim == 2 else squeeze(images, 2)
-    return out if input.ndim == ndim + 2 else squeeze(out, 0)
