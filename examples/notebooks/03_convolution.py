@@ -381,9 +381,9 @@ assert extra < x.nbytes < patches
 
 # %% [markdown]
 # On a GPU the same idea is a ladder of kernels. They are Python functions compiled to PTX, and an interpreter runs them
-# here and counts. `plain` is the formula, one thread per result; `tiled` gathers tiles of the patches matrix into shared
-# memory on the way, so that a pixel that was fetched once serves many results; `vector` has larger tiles, and threads
-# that own many results each.
+# here and counts. `plain` is the formula, one thread per result; `tiled` gathers tiles of the patches matrix into
+# shared memory on the way, so that a pixel that was fetched once serves many results; `vector` has larger tiles, and
+# threads that own many results each.
 # What is counted is what the threads ask of memory; caches, which would help `plain`, are left out.
 
 # %%
