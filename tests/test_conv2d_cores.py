@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import conv2d, interpreter
-from minigrad_kernels.conv2d import cuda, cuda_tensor, cuda_weight, cuda_weight_tensor
-from minigrad_kernels.conv2d.cuda_plan import TILE_ON_CORES
+from minigrad_kernels.conv2d import cuda, cuda_tensor, cuda_weight
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain.cuda import report
 from minigrad_kernels.toolchain.tf32_mode import tf32
@@ -24,7 +23,7 @@ from .test_conv2d_weight_cuda import SETTINGS, row
 TYPES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16), "tf32": np.dtype(np.float32)}
 ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 0.0}  # of a result, relative, at most
 SMALLEST = 2.0**-25  # half of what lies between neighbours of float16 near 0
-COLUMNS = TILE_ON_CORES[1]
+COLUMNS = cuda_tensor.TILE[1]
 
 
 def edges(chunk):
@@ -134,7 +133,7 @@ def test_the_mode_tf32_decides_where_channels_are_multiples_of_four():
     with tf32():
         assert started("forward", *layer)[0][0] == "tensor_tf32_forward"
         assert started("input_grad", *layer)[0][0] == "tensor_tf32_input_grad"
-        assert started("forward", (64, 1, 28, 28), (32, 1, 3, 3))[0][0] == "direct"
+        assert started("forward", (64, 1, 28, 28), (32, 1, 3, 3))[0][0] == "register_forward"
 
 
 def launched(case, dtype):
@@ -213,7 +212,7 @@ def counts_of(name, kind, case):
 @pytest.mark.parametrize("kind", ["float16", "tf32"])
 def test_tiles_read_what_is_inside_once_for_each_tap(kind, function):
     """Without bank conflicts; results are written in whole sectors."""
-    (down, columns), size = TILE_ON_CORES, TYPES[kind].itemsize
+    (down, columns), size = cuda_tensor.TILE, TYPES[kind].itemsize
     reads, h, w = 16, 8, 2 * down // 8  # two tiles of pixels, one of columns
     c, o = (reads, columns) if function == "forward" else (columns, reads)
     (case,) = [case for case in both((1, c, h, w), (o, c, 3, 3), **SAME) if case.function == function]
@@ -242,7 +241,7 @@ LOOPS = {  # kernels -> instructions of the loop over tiles, at most, beside HMM
     "forward": (cuda_tensor.TENSOR["float16", False], 32, 94),
     "input gradient": (cuda_tensor.TENSOR["bfloat16", True], 32, 104),
     "forward, TF32": (cuda_tensor.TENSOR["tf32", False], 32, 210),  # a rounding is two instructions
-    "weight gradient": (cuda_weight_tensor.TENSOR["bfloat16"], 32, 134),
+    "weight gradient": (cuda_tensor.WEIGHT_TENSOR["bfloat16"], 32, 134),
 }
 
 

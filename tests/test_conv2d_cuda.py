@@ -18,7 +18,7 @@ from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted, within_rou
 pytestmark = pytest.mark.deep
 
 SAME = dict(padding=(1, 1))  # with a filter of 3 x 3: as many pixels are made as are read
-PIXELS = {64: ((7, 9), (8, 8), (5, 13)), 128: ((1, 127), (8, 16), (3, 43))}  # around a tile of so many rows
+PIXELS = (1, 127), (8, 16), (3, 43)  # around a tile of 128 rows
 
 
 def both(x, w, **settings):
@@ -40,11 +40,11 @@ def settings_of(c, o):
 
 def tile_rows(name):
     """Around the tile of a rung, in pixels and channels of both directions, and all settings."""
-    _, (down, across) = cuda.TILES[name]
+    _, (_, across) = (None, (128, 64)) if name == "register" else cuda.TILES[name]
     step = 4 if name.startswith("vector") else 1
     columns = (across - step, across, across + step)
     found = settings_of(*((8, 4) if step == 4 else (3, 5))) + both((0, 4, 5, 5), (4, 4, 3, 3))
-    for (h, w), made in zip(PIXELS[down], columns, strict=True):
+    for (h, w), made in zip(PIXELS, columns, strict=True):
         forward, _ = both((1, 2 * step, h, w), (made, 2 * step, 3, 3), bias=True, **SAME)
         _, input_grad = both((1, made, h, w), (2 * step, made, 3, 3), **SAME)
         found += [forward, input_grad]
@@ -59,15 +59,16 @@ def with_rung(name, cases, function=None):
 
 ROWS = [
     *with_rung("plain", settings_of(3, 5)),
+    *with_rung("tiled", [case for case in settings_of(3, 5) if case.params["groups"] == 1], "forward"),
+    *with_rung("tiled", both((1, 5, 7, 7), (17, 5, 3, 3), bias=True, relu=True), "forward"),
     *(pair for name in cuda.TILES for pair in with_rung(name, tile_rows(name))),
     *with_rung("split", both((1, 40, 4, 5), (40, 40, 3, 3), bias=True, relu=True, **SAME)),
     *with_rung("split", both((2, 36, 3, 3), (64, 36, 5, 5), padding=(2, 2))),
     *with_rung("split", both((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)),  # odd numbers of channels
     *with_rung("split", both((1, 160, 5, 5), (160, 160, 3, 3), stride=(2, 2), **SAME)),  # classes of unequal sums
-    *with_rung("direct", [case for case in settings_of(1, 5) if case.params["groups"] == 1], "forward"),
-    *with_rung("direct", both((1, 1, 9, 8), (8, 1, 5, 5), bias=True, relu=True), "forward"),
-    *with_rung("direct", both((3, 1, 7, 7), (72, 1, 3, 3), bias=True, **SAME), "forward"),
-    *with_rung("direct", both((2, 1, 17, 16), (33, 1, 3, 3), bias=True), "forward"),
+    *with_rung("register", [case for case in settings_of(1, 5) if case.params["groups"] == 1], "forward"),
+    *with_rung("register", both((3, 1, 7, 7), (72, 1, 3, 3), bias=True, **SAME), "forward"),
+    *with_rung("register", both((1, 45, 4, 3), (69, 45, 3, 3), bias=True, **SAME)),  # filters in two parts
     *with_rung("plain", both((2, 8, 7, 9), (8, 1, 3, 3), groups=8, bias=True, relu=True, **SAME)),
     *with_rung("product", both((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True)),
     *with_rung("product", both((1, 400, 3, 3), (20, 400, 1, 1), bias=True)),  # in slices
@@ -146,13 +147,13 @@ def started(function, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), grou
 
 TWO = dict(stride=(2, 2), padding=(1, 1))
 CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels of the input gradient
-    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["direct"], ["plain_input_grad_f32"]),
+    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["register_forward"], ["plain_input_grad_f32"]),
     "keras 2": (
         (64, 32, 26, 26), (64, 32, 3, 3), {}, ["vector_128x64_forward"], ["vector_128x16_input_grad"],
     ),
-    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["direct"], ["plain_input_grad_f32"]),
-    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["gemm_forward"], ["vector_128x16_input_grad"]),
-    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["gemm_forward"], ["plain_input_grad_f32"]),
+    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["register_forward"], ["plain_input_grad_f32"]),
+    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["register_forward"], ["vector_128x16_input_grad"]),
+    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["register_forward"], ["plain_input_grad_f32"]),
     "resnet 2": ((128, 16, 32, 32), (16, 16, 3, 3), SAME, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
     "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
     "resnet 4": (
@@ -170,16 +171,15 @@ CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels
     "depthwise": (
         (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), ["plain_forward_f32"], ["plain_input_grad_f32"],
     ),
-    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["gemm_input_grad"]),
-    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["gemm_forward"], ["gemm_input_grad", "matmul_add"]),
+    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["register_input_grad"]),
+    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["register_forward"], ["register_input_grad", "matmul_add"]),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", CHOICE)
-def test_the_best_rung_is_chosen_by_shape(what):
-    x, w, settings, forward, input_grad = CHOICE[what]
-    assert [name for name, _ in started("forward", x, w, **settings)] == forward
-    assert [name for name, _ in started("input_grad", x, w, **settings)] == input_grad
+def test_the_best_rung_is_chosen_by_shape():
+    for what, (x, w, settings, forward, input_grad) in CHOICE.items():
+        assert [name for name, _ in started("forward", x, w, **settings)] == forward, what
+        assert [name for name, _ in started("input_grad", x, w, **settings)] == input_grad, what
 
 
 def test_where_128_bit_loads_cannot_go_single_ones_do():
@@ -189,7 +189,7 @@ def test_where_128_bit_loads_cannot_go_single_ones_do():
     memory, strides = np.empty(prod(x) + 16, np.float32), strides_of(x, CHANNELS_LAST, 4)
     late = np.ndarray.__new__(interpreter.Array, x, np.float32, memory, 4, strides)
     arguments = unwritten(w, FILTER), None, False, settings, unwritten(out, CHANNELS_LAST), None
-    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "gemm")):
+    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "register")):
         ((found, *_),) = cuda.starts("forward", image, *arguments)
         assert found.name == f"conv2d_{kernel}_forward"
 
@@ -204,7 +204,9 @@ def test_strides_that_make_more_classes_than_a_grid_has_run_plain():
 REFUSED = {  # arguments of started -> the message's beginning
     "name": (("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="fast"), "conv2d: rung is 'fast', wants one of plain"),
     "type": (
-        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="gemm", dtype=np.float64), "conv2d: the rung gemm wants",
+        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)),
+        dict(rung="register", dtype=np.float64),
+        "conv2d: the rung register wants float32",
     ),
     "channels read": (
         ("input_grad", (1, 4, 8, 8), (6, 4, 3, 3)),
@@ -217,18 +219,18 @@ REFUSED = {  # arguments of started -> the message's beginning
         "conv2d: the rung vector_128x16 wants addresses that are multiples of 16, and multiples of 4 channels in",
     ),
     "taps": (
-        ("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="gemm"), "conv2d: the rung gemm wants at most 16 x",
+        ("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "conv2d: the rung vector wants at most 16 x 16",
     ),
     "far": (
         ("forward", (1, 64, 8, 8), (1, 64, 1, 1)),
-        dict(rung="gemm", padding=(4500, 4500)),
-        "conv2d: the rung gemm wants at most 16 x 16 taps, 65535 groups, and padding and strides that are not huge",
+        dict(rung="register", padding=(4500, 4500)),
+        "conv2d: the rung register wants at most 16 x 16 taps, 65535 groups, and padding and strides that are not huge",
     ),
     "short": (
         ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="split"), "conv2d: the rung split wants long sums for few",
     ),
-    "direct": (
-        ("forward", (1, 5, 8, 8), (8, 5, 3, 3)), dict(rung="direct"), "conv2d: the rung direct wants the forward",
+    "groups": (
+        ("forward", (1, 4, 8, 8), (8, 2, 3, 3)), dict(rung="tiled", groups=2), "conv2d: the rung tiled wants the forw",
     ),
     "product": (
         ("forward", (1, 4, 8, 8), (8, 4, 1, 1)),
@@ -238,11 +240,10 @@ REFUSED = {  # arguments of started -> the message's beginning
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("why", REFUSED)
-def test_a_rung_that_does_not_fit_says_why(why):
-    arguments, others, message = REFUSED[why]
-    with pytest.raises(ShapeError, match="^" + re.escape(message)):
-        started(*arguments, **others)
+def test_a_rung_that_does_not_fit_says_why():
+    for arguments, others, message in REFUSED.values():
+        with pytest.raises(ShapeError, match="^" + re.escape(message)):
+            started(*arguments, **others)
 
 
 @pytest.mark.parametrize(

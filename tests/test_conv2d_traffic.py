@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda, cuda_direct, cuda_vector
+from minigrad_kernels.conv2d import cuda, cuda_register, cuda_vector
 
 from .kernel_runs import make_inputs, run
 from .test_conv2d_cuda import SAME, TWO, both
@@ -29,7 +29,7 @@ def number(counts, prefix):
 
 
 @pytest.mark.parametrize("function", ["forward", "input_grad"])
-@pytest.mark.parametrize("name", cuda.TILES)
+@pytest.mark.parametrize("name", ["vector_128x16", "vector"])
 def test_tiles_read_what_is_inside_once_for_each_tap_and_whole_sectors(name, function):
     _, (down, columns) = cuda.TILES[name]
     reads, h, w = 16, 8, 2 * down // 8  # two tiles of pixels, one of columns
@@ -42,26 +42,36 @@ def test_tiles_read_what_is_inside_once_for_each_tap_and_whole_sectors(name, fun
     assert number(found, "fma") == h * w * columns * 9 * reads // 32
     assert found.shared_wavefronts <= 1.1 * found.shared_wavefronts_ideal
     tiles = 9 * reads // 8
-    assert found.barriers == 2 * (tiles + 1 if name.startswith("vector") else 2 * tiles + 1)
+    assert found.barriers == 2 * (tiles + 1)
 
 
 def test_multiplications_of_a_strided_input_gradient_are_those_of_the_formula():
     """Classes of 128 pixels each, which meet 4, 2, 2 and 1 taps: no tap is multiplied that a pixel does not meet."""
-    found = costs("gemm", "input_grad", (1, 64, 16, 32), (8, 64, 3, 3), **TWO)
+    found = costs("register", "input_grad", (1, 64, 16, 32), (8, 64, 3, 3), **TWO)
     assert number(found, "fma") == 128 * 64 * 9 * 8 // 32
 
 
-def test_direct_reads_images_through_the_cache_and_filters_once_for_each_block():
+def test_tiled_reads_each_element_once_for_16_sums():
+    h, w, c, o = 8, 8, 5, 32
+    found = costs("tiled", "forward", (1, c, h, w), (o, c, 3, 3), **SAME)
+    assert found.bytes_loaded["x"] == FLOAT * c * (3 * h - 2) * (3 * w - 2) * (o // 16)
+    assert found.bytes_loaded["w"] == FLOAT * 9 * c * o * (h * w // 16)
+    assert number(found, "fma") == h * w * o * 48 // 32  # 45 steps fill three tiles
+
+
+@pytest.mark.parametrize("c", [1, 3])
+def test_register_reads_images_through_the_cache_and_filters_once_for_each_block(c):
     """32 channels are 4 threads for each pixel, which read the same words."""
-    c, h, w, o = 1, 16, 16, 32
-    found = costs("direct", "forward", (2, c, h, w), (o, c, 3, 3), **SAME)
+    h, w, o = 16, 16, 32
+    found = costs("register", "forward", (2, c, h, w), (o, c, 3, 3), **SAME)
     inside = 2 * (3 * h - 2) * (3 * w - 2)
     assert found.bytes_loaded["source"] == FLOAT * c * inside * 4
     assert found.sector_bytes_loaded["source"] <= 4 * FLOAT * c * inside
-    blocks = 2 * h * w // cuda_direct.pixels_of(o)
+    blocks = 2 * h * w // cuda_register.pixels_of(o)
     assert found.bytes_loaded["filters"] == blocks * FLOAT * 9 * c * o
     assert found.bytes_stored["result"] == found.sector_bytes_stored["result"] == FLOAT * 2 * h * w * o
     assert number(found, "fma") == 2 * h * w * o * 9 * c // 32
+    assert found.shared_wavefronts <= 1.1 * found.shared_wavefronts_ideal
 
 
 def test_slices_travel_through_the_workspace_once():
@@ -80,7 +90,7 @@ def test_the_inner_loop_of_the_largest_tile_is_mostly_arithmetic(adjoint, archit
     pytest.importorskip("numba_cuda")
     from minigrad_kernels.toolchain.cuda import report
 
-    kernel = cuda_vector.VECTOR[128, 64, adjoint]
+    kernel = cuda_vector.VECTOR[128, 64][adjoint]
     (loop,) = [found for found in report.loops(kernel, architecture) if found["FFMA"]]
     assert loop["FFMA"] == 512 and loop.total() <= 640
     assert loop["LDS.128"] + loop["LDS.64"] == 33  # one finds the tap

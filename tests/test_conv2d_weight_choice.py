@@ -2,18 +2,16 @@
 
 import re
 from itertools import product
-from math import prod
 
 import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda_weight
+from minigrad_kernels.conv2d import cuda_register, cuda_vector, cuda_weight
+from minigrad_kernels.conv2d.cuda_walk import MOST_PIXELS, problem_of
 from minigrad_kernels.conv2d.cuda_weight import weight_grad, weight_grad_workspace
-from minigrad_kernels.conv2d.cuda_weight_plan import MOST, problem_of
-from minigrad_kernels.conv2d.cuda_weight_tile import tile_of
 from minigrad_kernels.errors import ShapeError
-from minigrad_kernels.layout import CHANNELS_LAST, FILTER, strides_of
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.toolchain.cuda import compiler, report
 
 from .kernel_runs import make_inputs, wanted
@@ -24,16 +22,16 @@ pytestmark = pytest.mark.deep
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 CHOICE = {  # what small CNNs learn: (x, w, ...) -> rung
-    "first layer of MNIST": (((64, 1, 28, 28), (32, 1, 3, 3)), "direct"),
+    "first layer of MNIST": (((64, 1, 28, 28), (32, 1, 3, 3)), "register"),
     "second layer of MNIST": (((64, 32, 26, 26), (64, 32, 3, 3)), "vector"),
-    "first layer of LeNet": (((64, 1, 28, 28), (6, 1, 5, 5)), "direct"),
-    "second layer of LeNet": (((64, 6, 12, 12), (16, 6, 5, 5)), "direct"),
-    "first layer of CIFAR-10": (((64, 3, 32, 32), (64, 3, 3, 3), (1, 1), (1, 1)), "direct"),
+    "first layer of LeNet": (((64, 1, 28, 28), (6, 1, 5, 5)), "register"),
+    "second layer of LeNet": (((64, 6, 12, 12), (16, 6, 5, 5)), "register"),
+    "first layer of CIFAR-10": (((64, 3, 32, 32), (64, 3, 3, 3), (1, 1), (1, 1)), "register"),
     "16 channels": (((64, 16, 32, 32), (16, 16, 3, 3), (1, 1), (1, 1)), "vector_96x32"),
     "16 to 32 channels": (((64, 16, 32, 32), (32, 16, 3, 3), (2, 2), (1, 1)), "vector_96x32"),
     "32 channels": (((64, 32, 16, 16), (32, 32, 3, 3), (1, 1), (1, 1)), "vector_96x32"),
     "64 channels": (((64, 64, 8, 8), (64, 64, 3, 3), (1, 1), (1, 1)), "vector"),
-    "odd channels": (((64, 33, 8, 8), (35, 33, 3, 3)), "gemm"),
+    "odd channels": (((64, 33, 8, 8), (35, 33, 3, 3)), "register"),
     "groups of 8": (((64, 64, 8, 8), (64, 8, 3, 3), (1, 1), (1, 1), (1, 1), 8), "vector_96x32"),
     "depthwise": (((64, 64, 8, 8), (64, 1, 3, 3), (1, 1), (1, 1), (1, 1), 64), "plain"),
     "depthwise, odd": (((64, 67, 8, 8), (67, 1, 3, 3), (1, 1), (1, 1), (1, 1), 67), "plain"),
@@ -51,16 +49,15 @@ def chosen(p, itemsize=4, x_aligned=True, others_aligned=True, rung=None):
     return cuda_weight._rung(p, {4: "float32", 8: "float64"}[itemsize], x_aligned, others_aligned, rung)
 
 
-@pytest.mark.parametrize("what", CHOICE)
-def test_the_best_rung_is_chosen_by_shape(what):
-    geometry, name = CHOICE[what]
-    assert chosen(problem(*geometry)) == name
-    assert chosen(problem(*geometry), itemsize=8) == "plain"
+def test_the_best_rung_is_chosen_by_shape():
+    for what, (geometry, name) in CHOICE.items():
+        p = problem(*geometry)
+        assert (chosen(p), chosen(p, itemsize=8)) == (name, "plain"), what
 
 
 def test_places_that_are_no_multiples_of_16_bytes_take_rungs_that_load_one_by_one():
     p = problem(*CHOICE["64 channels"][0])
-    assert {chosen(p, x_aligned=False), chosen(p, others_aligned=False)} == {"gemm"}
+    assert {chosen(p, x_aligned=False), chosen(p, others_aligned=False)} == {"register"}
     case = row((3, 4, 6, 6), (8, 4, 3, 3))
     inputs = make_inputs(case, np.float32, integers=True)
     late = lambda array: lying(array, 1)
@@ -93,47 +90,35 @@ def test_slices_cover_all_pixels_are_short_and_not_too_many():
         assert p.pixels == n * size**2
         assert (p.slices - 1) * p.depth < p.pixels <= p.slices * p.depth and p.depth % 32 == 0
         assert p.slices * p.size <= 1 << 23 or p.slices == 1
-        assert p.depth <= MOST or p.size * (p.pixels // MOST) > 1 << 22
+        assert p.depth <= MOST_PIXELS or p.size * (p.pixels // MOST_PIXELS) > 1 << 22
 
 
-def test_tiles_fit_and_cover():
-    for geometry, name in CHOICE.values():
-        p = problem(*geometry)
-        if name == "direct":
-            tile = tile_of(p)
-            assert tile.threads <= 256 and tile.shared <= 32768
-            assert tile.height * tile.width <= tile.padded <= 256 and tile.padded % (4 * tile.lanes) == 0
+def test_threads_of_the_rung_register_cover_dw():
+    for rows, columns in product((1, 9, 25, 150, 297, 4000), (1, 6, 64, 513)):
+        down, across, lanes, blocks = cuda_register.shares_of(rows, columns)
+        assert 32 <= down * across * lanes <= 256 and lanes & (lanes - 1) == 0
+        assert down <= 16 and across <= 16 and blocks * down * across * 36 >= rows * columns
 
 
 REFUSED = {
-    "no such rung": (((2, 3, 5, 5), (4, 3, 3, 3)), {}, "fast", "rung is 'fast', wants one of plain, gemm, vector"),
-    "gemm of float64": (((2, 3, 5, 5), (4, 3, 3, 3)), {"itemsize": 8}, "gemm", "the rung gemm wants float32"),
-    "vector of odd channels": (
-        ((2, 3, 5, 5), (4, 3, 3, 3)), {}, "vector", "the rung vector wants multiples of 4 channels and filters",
-    ),
+    "no such rung": (((2, 3, 5, 5), (4, 3, 3, 3)), {}, "fast", "rung is 'fast', wants one of plain, vector"),
+    "vector of float64": (((2, 4, 5, 5), (4, 4, 3, 3)), {"itemsize": 8}, "vector", "the rung vector wants float32"),
     "vector of odd filters": (
         ((2, 4, 5, 5), (6, 4, 3, 3)), {}, "vector", "the rung vector wants multiples of 4 channels and filters",
     ),
     "vector of odd places": (
         ((2, 4, 5, 5), (8, 4, 3, 3)), {"x_aligned": False}, "vector", "the rung vector wants multiples of 4",
     ),
-    "direct of many": (
-        ((2, 32, 5, 5), (32, 32, 3, 3)), {}, "direct",
-        "the rung direct wants at most 96 rows P*Q*C/G of dw, or 16 columns O/G, got 288 x 32",
+    "register of large filters": (
+        ((2, 2, 5, 25), (4, 2, 1, 17)), {}, "register", "the rung register wants at most 16 x 16 taps",
     ),
-    "direct of large filters": (
-        ((2, 512, 5, 5), (4, 512, 4, 4)), {}, "direct", "the rung direct wants filters that reach over less",
+    "register of single channels": (
+        ((2, 4, 5, 5), (4, 1, 3, 3), (1, 1), (0, 0), (1, 1), 4), {}, "register",
+        "the rung register wants groups of more than one channel and filter",
     ),
-    "direct of single channels": (
-        ((2, 4, 5, 5), (4, 1, 3, 3), (1, 1), (0, 0), (1, 1), 4), {}, "direct",
-        "the rung direct wants groups of more than one channel and filter",
-    ),
-    "gemm of many groups": (
-        ((1, 1 << 17, 1, 1), (1 << 17, 2, 1, 1), (1, 1), (0, 0), (1, 1), 1 << 16), {}, "gemm",
-        "the rung gemm wants at most 65535 groups, got 65536",
-    ),
-    "pointwise of 3x3": (
-        ((2, 32, 5, 5), (32, 32, 3, 3)), {}, "pointwise", "the rung pointwise wants 1x1 filters, stride 1, no padding",
+    "many groups": (
+        ((1, 1 << 17, 1, 1), (1 << 17, 2, 1, 1), (1, 1), (0, 0), (1, 1), 1 << 16), {}, "register",
+        "the rung register wants at most 65535 groups, got 65536",
     ),
     "pointwise of few": (
         ((2, 16, 5, 5), (32, 16, 1, 1)), {}, "pointwise", "the rung pointwise wants 1x1 filters, stride 1, no padding",
@@ -141,11 +126,10 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("why", REFUSED)
-def test_a_rung_that_does_not_fit_says_why(why):
-    geometry, settings, rung, message = REFUSED[why]
-    with pytest.raises(ShapeError, match="^" + re.escape("conv2d weight_grad: " + message)):
-        chosen(problem(*geometry), **settings, rung=rung)
+def test_a_rung_that_does_not_fit_says_why():
+    for geometry, settings, rung, message in REFUSED.values():
+        with pytest.raises(ShapeError, match="^" + re.escape("conv2d weight_grad: " + message)):
+            chosen(problem(*geometry), **settings, rung=rung)
 
 
 def test_sizes_beyond_32_bits_are_refused():
@@ -196,36 +180,29 @@ def test_the_vector_rung_multiplies_what_it_must_and_moves_whole_sectors(rung):
     assert (outside == 0) == (p.padding == (0, 0)) and outside < 0.15
 
 
-DIRECT_ROWS = {  # geometry: rows and columns that the threads own, bytes of x and g that move for each that there is
-    "9x32": (((4, 1, 26, 26), (32, 1, 3, 3)), 9, 32, 2, 1),
-    "27x64": (((2, 3, 16, 16), (64, 3, 3, 3), (1, 1), (1, 1)), 27, 64, 1.8, 2.1),
-    "144x16": (((2, 16, 16, 16), (16, 16, 3, 3), (1, 1), (1, 1)), 144, 16, 1.2, 2.3),
+REGISTER_ROWS = {  # geometry: rows and columns that the threads own
+    "9x32": (((4, 1, 26, 26), (32, 1, 3, 3)), 9, 32),
+    "27x64": (((2, 3, 16, 16), (64, 3, 3, 3), (1, 1), (1, 1)), 27, 64),
+    "144x16": (((2, 16, 16, 16), (16, 16, 3, 3), (1, 1), (1, 1)), 144, 16),
 }
 
 
-@pytest.mark.parametrize("what", DIRECT_ROWS)
-def test_the_direct_rung_reads_x_and_g_once(what):
+@pytest.mark.parametrize("what", REGISTER_ROWS)
+def test_the_rung_register_reads_x_once_for_each_tap_and_g_once(what):
     """Threads of one lane that own other rows read the same of g; mostly they lie in one warp."""
-    geometry, rows, columns, most_x, most_g = DIRECT_ROWS[what]
-    p, name, counts = counted(*geometry, rung="direct")
-    assert name.startswith("conv2d_weight_direct")
-    assert products(counts) <= 1.15 * p.pixels * rows * columns
-    assert p.size == rows * columns
-    assert counts.sector_bytes_loaded["x"] <= most_x * 4 * prod(geometry[0])
-    assert counts.sector_bytes_loaded["g"] <= most_g * 4 * p.pixels * p.columns
-    assert counts.shared_wavefronts <= 1.05 * counts.shared_wavefronts_ideal
+    geometry, rows, columns = REGISTER_ROWS[what]
+    p, name, counts = counted(*geometry, rung="register")
+    assert name.startswith("conv2d_weight_register") and p.size == rows * columns
+    assert products(counts) <= 1.15 * p.pixels * rows * columns  # warps at a border of an image go both ways
+    assert counts.bytes_loaded["x"] <= 4 * p.pixels * rows * -(-columns // 4)
+    assert counts.sector_bytes_loaded["g"] <= 2.3 * 4 * p.pixels * p.columns
+    assert counts.shared_wavefronts <= 1.1 * counts.shared_wavefronts_ideal
 
 
 @pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("columns, least", [(64, 0.8), (32, 0.7)])
 def test_the_main_loop_multiplies_most_of_the_time(columns, least, architecture):
-    found = report.loops(cuda_weight.VECTOR[columns], architecture)
+    found = report.loops(cuda_vector.WEIGHT_VECTOR[columns], architecture)
     shares = [loop["FFMA"] / loop.total() for loop in found]
     assert max(shares) >= least
-
-
-def test_dw_lies_as_filters_do():
-    """What the tests above write into."""
-    dw, _ = empty(row((2, 3, 9, 10), (5, 3, 2, 4)))
-    assert dw.strides == strides_of(dw.shape, FILTER, 4)

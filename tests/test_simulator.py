@@ -23,7 +23,7 @@ from .test_kernels_optimizer import arguments, copies, hyper
 from .test_kernels_optimizer import within_rounding as within_rounding_of_rule
 
 RUNGS = dict.fromkeys(("conv2d", "pool2d", "bias", "norm", "softmax", "elementwise", "scatter"), ("plain",))
-RUNGS["matmul"] = "plain", "tiled"
+RUNGS["matmul"] = RUNGS["conv2d"] = "plain", "tiled"
 # They start kernels of other families as well, or count in words of 32 bits.
 LEFT = {"forward_pooled", "max_relu_input_grad", "dropout"}
 LARGEST, ROWS_OF_EACH = 400, 2  # elements of an array: the simulator starts a thread of the system for each of them
@@ -37,7 +37,9 @@ def rows():
     cases = [case for case in CASES if case.family in RUNGS and case.function not in LEFT]
     for _, group in groupby(sorted(cases, key=lambda case: (*named(case), size(case))), named):
         for case in [case for case in group if size(case) <= LARGEST][-ROWS_OF_EACH:]:
-            yield from (pytest.param(rung, case, id=f"{rung}-{case}") for rung in RUNGS[case.family])
+            for rung in RUNGS[case.family]:
+                if rung == "plain" or (case.function == "forward" and case.params.get("groups", 1) == 1):
+                    yield pytest.param(rung, case, id=f"{rung}-{case}")
 
 
 @pytest.fixture
@@ -70,7 +72,7 @@ if SIMULATOR:
         launcher = import_module(f"minigrad_kernels.{case.family}.cuda")
         for module in (launcher, import_module(getattr(launcher, case.function).__module__)):
             monkeypatch.setattr(module, "choose", lambda op, asked, misfits: rung, raising=False)
-        if case.family == "matmul":
+        if case.family in ("matmul", "conv2d"):
             launcher._plan.cache_clear()
         inputs = make_inputs(case, np.float32, integers=case.exact)
         results = run(case, np.float32, inputs, "interpreter")

@@ -381,8 +381,9 @@ assert extra < x.nbytes < patches
 
 # %% [markdown]
 # On a GPU the same idea is a ladder of kernels. They are Python functions compiled to PTX, and an interpreter runs them
-# here and counts. `plain` is the formula, one thread per result; `gemm` gathers tiles of the patches matrix into shared
-# memory on the way, so that a pixel that was fetched once serves many results; `vector` does so four numbers at a time.
+# here and counts. `plain` is the formula, one thread per result; `tiled` gathers tiles of the patches matrix into
+# shared memory on the way, so that a pixel that was fetched once serves many results; `vector` has larger tiles, and
+# threads that own many results each.
 # What is counted is what the threads ask of memory; caches, which would help `plain`, are left out.
 
 # %%
@@ -392,7 +393,7 @@ from minigrad_kernels.conv2d import cuda
 tile = interpreter.array(np.ones((1, 12, 12, 16), np.float32)).transpose(0, 3, 1, 2)  # lying channels last
 taps = interpreter.array(np.ones((3, 3, 16, 64), np.float32)).transpose(3, 2, 0, 1)
 moved = {}
-for rung in ("plain", "gemm", "vector"):
+for rung in ("plain", "tiled", "vector"):
     result = interpreter.empty((1, 10, 10, 64)).transpose(0, 3, 1, 2)
     with interpreter.recording() as launches:
         cuda.forward(tile, taps, None, False, (1, 1), (0, 0), (1, 1), 1, result, None, rung)
@@ -406,7 +407,7 @@ bars = axes.barh(list(moved), list(moved.values()), color=[RED, ORANGE, BLUE])
 axes.bar_label(bars, fmt="%.0f KiB", padding=4)
 axes.set(xlabel="global memory traffic of one launch, counted (KiB)", ylabel="kernel", xlim=(0, 1.25 * moved["plain"]))
 plt.show()
-assert moved["plain"] > 3 * moved["gemm"]
+assert moved["plain"] > 3 * moved["tiled"]
 
 # %% [markdown]
 # ## Winograd: fewer multiplications
@@ -494,7 +495,7 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 # | the trio | [`minigrad/ops/conv.py`](../../minigrad/ops/conv.py): three rules of two gradients each |
 # | implicit product, CPU | [`plan.py`](../../kernels/minigrad_kernels/conv2d/plan.py), [a page](../docs/conv2d-cpu.md) |
 # | one thread a result, GPU | [`cuda_plain.py`](../../kernels/minigrad_kernels/conv2d/cuda_plain.py) |
-# | implicit product, GPU | [`cuda_gemm.py`](../../kernels/minigrad_kernels/conv2d/cuda_gemm.py) |
+# | implicit product, GPU | [`cuda_tiled.py`](../../kernels/minigrad_kernels/conv2d/cuda_tiled.py) |
 # | Winograd: tiles, and when it pays | [`winograd_plan.py`](../../kernels/minigrad_kernels/conv2d/winograd_plan.py) |
 #
 # ## Exercises

@@ -84,18 +84,17 @@ TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float
 SAME = {"padding": (1, 1)}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
     "plain": ((1, 3, 5, 6), (5, 3, 3, 3), {"stride": (2, 1), **SAME}),
-    "gemm": ((1, 5, 5, 6), (7, 5, 3, 3), {"stride": (2, 2), **SAME}),
+    "register": ((1, 5, 5, 6), (7, 5, 3, 3), {"stride": (2, 2), **SAME}),
     "vector_128x16": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
     "vector": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
     "split": ((1, 40, 3, 3), (40, 40, 3, 3), SAME),
     "product": ((1, 8, 3, 3), (12, 8, 1, 1), {}),
 }
-DIRECT = [((1, 1, 5, 6), (9, 1, 3, 3), SAME)]  # the forward direction alone
+FORWARD = {"tiled": ((1, 3, 5, 6), (5, 3, 3, 3), SAME)}  # alone
 WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbours that a thread reads
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
-    ("gemm", (1, 5, 5, 6), (36, 5, 3, 3), SAME),
     *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("vector_96x32", 8), ("vector", 36))),
-    *(("direct", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
+    *(("register", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
     ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
     ("vector", (1, 8, 24, 24), (8, 8, 3, 3), SAME),  # enough pixels for slices
     ("plain", (1, 3, 24, 24), (2, 3, 3, 3), SAME),
@@ -130,7 +129,8 @@ def runs_on(device, rung):
 
 def _convolutions(device):
     found = [(rung, case) for rung, (x, w, more) in CONVOLUTIONS.items() for case in convolution.rows(x, w, **more)[:2]]
-    found += [("direct", convolution.rows(x, w, bias=True, relu=True, **more)[0]) for x, w, more in DIRECT]
+    for rung, (x, w, more) in FORWARD.items():
+        found.append((rung, convolution.rows(x, w, bias=True, relu=True, **more)[0]))
     found += [(rung, convolution.rows(x, w, **more)[2]) for rung, x, w, more in WEIGHTS]
     for rung, case in found:
         forced = partial(getattr(conv2d, case.function), rung=rung)

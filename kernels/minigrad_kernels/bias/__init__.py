@@ -38,7 +38,7 @@ _bytes = workspace  # the argument of that name hides it
 def _call(op, x):
     """The plan for matrices; a CPU has one ready for each shape, which may take less."""
     if type(x) is np.ndarray:
-        return implementation(__name__, "ready", x)(op, x.size // x.shape[1], x.shape[1])
+        return implementation(__name__, "ready", x)(x.size // x.shape[1], x.shape[1])
     return Call(_bytes(x.shape), implementation(__name__, op, x))
 
 

@@ -1,176 +1,103 @@
-"""Rung 4 of the convolution and of its input gradient: tensor cores, and copies that travel by themselves.
+"""Rung 5 of the convolution and of its gradients: tensor cores, and copies that travel by themselves.
 
-As in all tile rungs, the product is as cuda_parts.py says: A is gathered from the source, B are the filters. float16,
-bfloat16, and float32 rounded to TF32; channels are multiples of what 16 bytes hold.
+The products are as cuda_gather.py says: A is gathered, B are the filters, or g. float16, bfloat16, and float32 rounded
+to TF32; channels are multiples of what 16 bytes hold.
 """
 
-from ..matmul.cuda_fragments import CORES, make_ends, make_products, make_tile
-from ..matmul.cuda_split import SUMS
-from ..toolchain.cuda import (
-    cp_async,
-    cp_async_commit,
-    cp_async_wait,
-    cuda,
-    device,
-    f32,
-    global_address,
-    i32,
-    i64,
-    kernel,
-    load4,
-    offset,
-    shared_address,
-    u32,
-    unroll,
-)
-from .cuda_parts import (
-    BIAS,
-    NOTHING,
-    QUAD,
-    RESIDUAL,
-    TABLE,
-    advance,
-    find_step,
-    least_of,
-    make_parts,
-    signature_of,
-)
-from .cuda_plan import TILE_ON_CORES
+from ..matmul.cuda_fragments import CORES, make_products, make_tile
+from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
+from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, cp_async_wait, global_address
+from .cuda_end import make_write, same
+from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
+from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
-__all__ = ["STAGES", "TENSOR", "shared_of"]
+__all__ = ["TENSOR", "TILE", "WEIGHT_TENSOR", "hop_of", "shared_of"]
 
-STAGES = 4  # tiles of each operand in shared memory: one that is read, three that are on their way
+TILE = 128, 64  # rows, pixels or rows of dw, and columns, channels that are made or filters
 WARP = 64, 32  # rows and columns of a tile that a warp owns
+THREADS = 32 * (TILE[0] // WARP[0]) * (TILE[1] // WARP[1])
+ROW_BLOCKS, COLUMN_BLOCKS = WARP[0] // 16, WARP[1] // 8  # of a warp's products
+SUMS = 4 * ROW_BLOCKS * COLUMN_BLOCKS
+STAGES = 4  # tiles of each operand in shared memory: one that is read, three that are on their way
 CHUNKS = 4  # of 16 bytes in a line of a tile along the sums
+ALL = 0xFFFFFFFF  # lanes of a warp
 wait = cp_async_wait(STAGES - 2)
 
 
 def shared_of(kind):
-    """Bytes of dynamic shared memory."""
-    return STAGES * sum(make_tile(CORES[kind], lines, True).bytes for lines in TILE_ON_CORES)
+    """Bytes of dynamic shared memory; tiles along the sums and across them are of one size."""
+    return STAGES * sum(make_tile(CORES[kind], lines, True).bytes for lines in TILE)
 
 
-def _make_join(widen, row_blocks, column_blocks, target):
-    """A function that adds bias and residual to the sums, so that nothing is to be added later."""
-    biases = 2 * column_blocks
-
-    @device
-    def join(total, bias, residual, row, channel, left, pixels, vertical, horizontal, sizes, flags):
-        """row, channel: of this lane's first sum; it has pairs of neighbours, 8 rows and 8 channels apart."""
-        added = cuda.local.array(biases, f32)
-        for j in range(biases):
-            unroll(0)
-            along = j // 2 * 8 + j % 2
-            added[j] = f32(0)
-            if flags & BIAS and along < left:
-                added[j] = widen(bias[i32(channel + along)])
-        for i in range(2 * row_blocks):
-            unroll(0)
-            number = i32(row + 8 * i)
-            if number < pixels:
-                found = target(number, vertical, horizontal, sizes)
-                here = offset(residual, i64(i32(found * sizes[2])) + i64(channel))
-                for j in range(biases):
-                    unroll(0)
-                    at, along = (i // 2 * column_blocks + j // 2) * 4 + i % 2 * 2 + j % 2, j // 2 * 8 + j % 2
-                    if along < left:
-                        total[at] = total[at] + added[j] + widen(here[along])
-
-    return join
+def hop_of(kind):
+    """Pixels from one of which a thread of the weight gradient copies a chunk to its next one."""
+    return THREADS * CORES[kind].chunk // TILE[0]
 
 
-def make_write(core, row_blocks, column_blocks, target, adjoint):
-    """A function that writes the sums of a warp as cuda_fragments.py lays them out, by the target of make_parts.
+# ---- the end: neighbouring lanes exchange pairs of sums, so that each has four in a row ------------------------------
 
-    Forward may add a residual.
+
+@device
+def take(total, i, j):
+    """Four neighbours of the row 8*i further than a lane's first one, in the j-th 16 columns.
+
+    A lane holds pairs of neighbours, and of two blocks side by side it gives away one pair for its neighbour's.
     """
-    (column_of, write_row), widen, biases = make_ends(core, column_blocks), core.half.widen, 2 * column_blocks
-    join = _make_join(widen, row_blocks, column_blocks, target)
+    n, odd = (i // 2 * COLUMN_BLOCKS + 2 * j) * 4 + i % 2 * 2, (cuda.threadIdx.x & 1) != 0
+    a, b, c, d = total[n], total[n + 1], total[n + 4], total[n + 5]
+    one, two = cuda.shfl_xor_sync(ALL, a if odd else c, 1), cuda.shfl_xor_sync(ALL, b if odd else d, 1)
+    return one if odd else a, two if odd else b, c if odd else one, d if odd else two
 
-    @device
-    def write(
-        total, result, bias, residual, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags
-    ):  # fmt: skip
-        """row, column: of the warp's first sum among the pixels of the class and the channels of the group.
 
-        place: group and slice; sizes: height, width, channels and images of the result
-        """
-        row, first = i32(row + (lane >> 2)), i32(column + 2 * (lane & 3))
-        column, group = i32(column + column_of(lane)), i32(place[0] * makes)
-        channel = i32(group + column)
-        if not adjoint and flags & RESIDUAL:
-            left = i32(makes - first)
-            join(total, bias, residual, row, i32(group + first), left, pixels, vertical, horizontal, sizes, flags)
-        scale = i64(2 if flags & SUMS else 1)
-        elements = i64(i32(i32(sizes[3] * sizes[0]) * sizes[1])) * i64(sizes[2])
-        start, least = offset(result, i64(i64(place[1]) * elements + i64(channel)) * scale), least_of(flags)
-        added, left = cuda.local.array(biases, f32), i32(makes - column)
-        for j in range(biases):
-            unroll(0)
-            along = j // QUAD * 16 + j % QUAD
-            added[j] = f32(NOTHING)
-            if flags & BIAS and not flags & RESIDUAL and along < left:
-                added[j] = widen(bias[i32(channel + along)])
-        for i in range(row_blocks):
-            unroll(0)
-            for half in range(2):
-                unroll(0)
-                number = i32(row + (16 * i + 8 * half))
-                found = target(min(number, i32(pixels - 1)), vertical, horizontal, sizes)
-                here, first = offset(start, i64(i32(found * sizes[2])) * scale), 4 * i * column_blocks + 2 * half
-                write_row(total, first, lane, here, i32(0), left, added, least, number < pixels, flags)
+@device
+def own(lane):
+    """The row of a lane's first sum, and the first of its four columns; the next four lie 16 further."""
+    return i32(lane >> 2), i32(((lane & 1) << 3) + ((lane & 2) << 1))
 
-    return write
+
+# ---- forward and input gradient --------------------------------------------------------------------------------------
 
 
 def make_tensor(core, adjoint):
     """The rung of a type and a direction."""
-    steps, chunk, (rows, columns), (warp_rows, warp_columns) = core.steps, core.chunk, TILE_ON_CORES, WARP
-    warps_down, warps_across = rows // warp_rows, columns // warp_columns
-    threads, row_blocks, column_blocks = 32 * warps_down * warps_across, warp_rows // 16, warp_columns // 8
-    apart = threads // CHUNKS
+    (rows, columns), steps, chunk = TILE, core.steps, core.chunk
+    warp_rows, warp_columns = WARP
+    warps_down, apart = rows // warp_rows, THREADS // CHUNKS
     lines, across = rows // apart, columns // chunk
-    b_apart = apart if adjoint else threads // across  # columns, or steps
+    b_apart = apart if adjoint else THREADS // across  # columns, or steps
     b_count = columns // apart if adjoint else steps // b_apart
     a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
-    prepare, write_taps, find_pixels, target = make_parts(adjoint, rows, lines, apart, threads, steps)
-    multiply = make_products(core, a_tile, b_tile, row_blocks, column_blocks)
-    write = make_write(core, row_blocks, column_blocks, target, adjoint)
+    begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
+    multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
+    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, take)
     a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
-    a_bytes, stage, sums = a_tile.bytes, a_tile.bytes + b_tile.bytes, 4 * row_blocks * column_blocks
-    a_hop, b_hop = apart * CHUNKS * 16, b_tile.bytes // b_count
-    stages = STAGES * stage
+    a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
+    a_hop, b_hop, stages = apart * CHUNKS * 16, b_tile.bytes // b_count, STAGES * stage
 
     @device
-    def copy_source(to, source, further, at, outside, bits, exists):
-        """A chunk of each pixel of this thread, zeros outside the image."""
+    def copy(a_to, b_to, source, filters, step, tap, at, outside, exists, column, b_step, least, makes, pitch):
+        """A chunk of each pixel of this thread, and of each column (adjoint) or step; zeros where there is none."""
         for j in range(lines):
             unroll(0)
-            inside = exists and u32(outside[j] & u32(bits)) == u32(0)
-            place = global_address(source, i64(i32(at[j] + further)))
-            cp_async(u32(to + u32(j * a_hop)), place, u32(16) if inside else u32(0))
-
-    @device
-    def copy_filters(to, filters, column, step, begin, makes, pitch):
-        """A chunk of each column (adjoint), or of each step, of this thread; zeros outside; pitch: of the filters."""
+            inside = exists and u32(outside[j] & u32(tap[1])) == u32(0)
+            place = global_address(source, i64(i32(at[j] + i32(tap[0] + step[1]))))
+            cp_async(u32(a_to + u32(j * a_hop)), place, u32(16) if inside else u32(0))
+        here = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
         for j in range(b_count):
             unroll(0)
             inside = column + j * b_apart < makes if adjoint else column < makes
-            inside = inside and (step >= begin if adjoint else step + j * b_apart >= begin)
-            place = global_address(filters, i64(i32(j * b_apart * pitch)))
-            cp_async(u32(to + u32(j * b_hop)), place, u32(16) if inside else u32(0))
-
-    direction = "input_grad" if adjoint else "forward"
+            inside = inside and (b_step >= least if adjoint else b_step + j * b_apart >= least)
+            place = global_address(here, i64(i32(j * b_apart * pitch)))
+            cp_async(u32(b_to + u32(j * b_hop)), place, u32(16) if inside else u32(0))
 
     @kernel(
-        signature_of(core.half.pointer), threads=threads, blocks=256 // threads, lowest="sm_80",
+        signature_of(core.half.pointer), threads=THREADS, blocks=3, lowest="sm_80",
         opcodes=("HMMA", "LDGSTS.E.BYPASS", "LDSM", "STG.E.128" if core.size == 4 else "STG.E.64"),
-        variant=f"{core.name}_{direction}",
+        variant=f"{core.name}_{'input_grad' if adjoint else 'forward'}",
     )  # fmt: skip
     def tensor(
-        source, filters, bias, residual, result, images, source_h, source_w, source_c, result_h, result_w, result_c,
-        filter_h, filter_w, stride_h, stride_w, padding_h, padding_w, dilation_h, dilation_w, groups, depth, slices,
-        flags,
+        source, filters, bias, residual, result, tables, images, source_size, source_c, result_size, result_c, reads,
+        makes, groups, depth, slices, flags,
     ):  # fmt: skip
         """One idea: a warp multiplies blocks of 16 x 16 by 16 x 8 in one instruction, and copies to shared memory pass
         no register, three tiles ahead of the one that is multiplied.
@@ -181,21 +108,19 @@ def make_tensor(core, adjoint):
         Resources  four pairs of tiles in dynamic shared memory; one barrier a tile
         """
         memory, taps = cuda.shared.array(0, u32, alignment=128), cuda.shared.array(TABLE, i32, alignment=16)
-        total, at, outside = cuda.local.array(sums, f32), cuda.local.array(lines, i32), cuda.local.array(lines, u32)
+        total, at, outside = cuda.local.array(SUMS, f32), cuda.local.array(lines, i32), cuda.local.array(lines, u32)
         thread, left, start = i32(cuda.threadIdx.x), i32(cuda.blockIdx.y * columns), shared_address(memory, 0)
-        vertical, horizontal, place, (reads, makes), (pixels, tiles, first) = prepare(
-            images, (result_h, result_w), (filter_h, filter_w), (stride_h, stride_w), (padding_h, padding_w),
-            (dilation_h, dilation_w), (source_c, result_c), groups, depth, slices,
-        )  # fmt: skip
+        of, (group, part), (pixels, tiles, first) = begin(tables, images, reads, groups, depth, slices)
         if i32(cuda.blockIdx.x * rows) >= pixels:  # other classes have more
             return
-        apart_filters = i32(makes * source_c) if adjoint else i32(0)
-        write_taps(taps, vertical, horizontal, source_w, source_c, filter_w, apart_filters)
+        copy_taps(taps, tables, of)
 
         a_line, a_step = i32(thread >> 2), i32(i32(thread & 3) * chunk)
         step, by = find_step(i32(first + a_step), reads), find_step(i32(steps), reads)
-        begin, channel, size = i32(place[1] * depth), i32(place[0] * reads), (source_h, source_w)
-        find_pixels(at, outside, a_line, pixels, vertical, horizontal, size, source_c, channel)
+        least, channel = i32(part * depth), i32(group * reads)
+        find_pixels(
+            at, outside, i32(cuda.blockIdx.x * rows + a_line), apart, pixels, tables, of, source_size, channel
+        )  # fmt: skip
         a_to = u32(start + u32(a_place_of(a_line, thread & 3)))
         if adjoint:  # a chunk of a filter are channels that are read, else channels that are made
             column, b_step, pitch = i32(left + a_line), a_step, source_c
@@ -205,17 +130,18 @@ def make_tensor(core, adjoint):
             b_chunk, b_step, pitch = i32(thread % across), i32(thread // across), result_c
             column = i32(left + b_chunk * chunk)
             b_to = u32(start + u32(a_bytes) + u32(b_place_of(b_step, b_chunk)))
-            filters = offset(filters, i64(i32(i32(first + b_step) * result_c + i32(column + place[0] * makes))))
+            filters = offset(filters, i64(i32(i32(first + b_step) * result_c + i32(column + group * makes))))
         cuda.syncthreads()
         b_step, put, more = i32(first + b_step), u32(0), tiles
         for s in range(STAGES - 1):
             unroll(0)
             if more > 0:
-                exists = s > 0 or i32(first + a_step) >= begin
+                exists = s > 0 or i32(first + a_step) >= least
                 tap = load4(taps, QUAD * step[0] if exists else i32(0))
-                copy_source(u32(a_to + put), source, i32(tap[0] + step[1]), at, outside, tap[1], exists)
-                next_filters = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
-                copy_filters(u32(b_to + put), next_filters, column, b_step if s == 0 else begin, begin, makes, pitch)
+                copy(
+                    u32(a_to + put), u32(b_to + put), source, filters, step, tap, at, outside, exists, column,
+                    b_step if s == 0 else least, least, makes, pitch,
+                )  # fmt: skip
                 step, more, put = advance(step, by, reads), i32(more - 1), u32(put + u32(stage))
                 if not adjoint:
                     filters = offset(filters, steps * result_c)
@@ -225,16 +151,17 @@ def make_tensor(core, adjoint):
         row, b_column = i32(i32(warp % warps_down) * warp_rows), i32(i32(warp // warps_down) * warp_columns)
         a_from, b_from, get = a_rows(lane, row), i32(a_bytes + b_columns(lane, b_column)), i32(0)
         put = u32((STAGES - 1) * stage)
-        for i in range(sums):
+        for i in range(SUMS):
             total[i] = f32(0)
         while tiles > 0:
             wait()
             cuda.syncthreads()
             if more > 0:
                 tap = load4(taps, QUAD * step[0])
-                copy_source(u32(a_to + put), source, i32(tap[0] + step[1]), at, outside, tap[1], True)
-                next_filters = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
-                copy_filters(u32(b_to + put), next_filters, column, begin, begin, makes, pitch)
+                copy(
+                    u32(a_to + put), u32(b_to + put), source, filters, step, tap, at, outside, True, column,
+                    least, least, makes, pitch,
+                )  # fmt: skip
                 step, more = advance(step, by, reads), i32(more - 1)
                 if not adjoint:
                     filters = offset(filters, steps * result_c)
@@ -244,14 +171,125 @@ def make_tensor(core, adjoint):
             get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
             tiles = i32(tiles - 1)
 
-        sizes = result_h, result_w, result_c, images
-        column = i32(left + b_column)
-        row = i32(cuda.blockIdx.x * rows + row)
+        own_row, own_column = own(lane)
+        row, left = i32(cuda.blockIdx.x * rows + i32(row + own_row)), i32(left + b_column + own_column)
+        slice_first = i64(part) * i64(i32(images * result_size)) * i64(result_c)
         write(
-            total, result, bias, residual, lane, row, column, place, makes, pixels, vertical, horizontal, sizes, flags
+            total, result, bias, residual, tables, of, row, 8, i32(group * makes + left), 16, i32(makes - left),
+            pixels, (result_size, result_c, slice_first), flags,
         )  # fmt: skip
 
     return tensor
 
 
 TENSOR = {(name, adjoint): make_tensor(core, adjoint) for name, core in CORES.items() for adjoint in (False, True)}
+
+
+# ---- the weight gradient ---------------------------------------------------------------------------------------------
+
+
+def make_weight_tensor(core):
+    """The rung of a type."""
+    (tile_rows, tile_columns), steps, chunk, hop = TILE, core.steps, core.chunk, hop_of(core.name)
+    a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False)
+    multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
+    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, take)
+    a_place_of, b_place_of, rows_of, columns_of = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
+    a_bytes, stage, (warp_rows, warp_columns) = a_tile.bytes, a_tile.bytes + b_tile.bytes, WARP
+    a_across, b_across = tile_rows // chunk, tile_columns // chunk
+    a_loads, b_hop, stages = steps // hop, THREADS // b_across, STAGES * stage
+    b_loads = steps // b_hop
+    a_apart, b_apart = a_bytes // a_loads, b_tile.bytes // b_loads
+
+    @device
+    def gather(to, x, at, ends, step, left, sizes, walk):
+        """This thread's chunks of the next tile of x, and where its walk goes on."""
+        for load in range(a_loads):
+            unroll(0)
+            inside = i32(step + load * hop) < left and is_inside(at, sizes)
+            cp_async(u32(to + u32(load * a_apart)), global_address(x, at[2]), u32(16) if inside else u32(0))
+            at = walk_on(at, ends, sizes, walk)
+        return at
+
+    @device
+    def copy(to, g, place, step, left, out_c):
+        """This thread's chunks of the next tile of g."""
+        for load in range(b_loads):
+            unroll(0)
+            inside = i32(step + load * b_hop) < left
+            there = global_address(g, i32(place + load * b_hop * out_c))
+            cp_async(u32(to + u32(load * b_apart)), there, u32(16) if inside else u32(0))
+
+    kind = core.half.pointer
+
+    @kernel(
+        f"{kind} x, {kind} g, {kind} out, {WEIGHT_SIZES}, i32 flags", threads=THREADS, blocks=3, lowest="sm_80",
+        opcodes=("HMMA", "LDGSTS.E.BYPASS", "STG.E.128" if core.size == 4 else "LDSM.16.MT88"), variant=core.name,
+    )  # fmt: skip
+    def weight_tensor(
+        x, g, out, pixels, depth, rows, filters, channels, taps_w, in_h, in_w, in_c, out_h, out_w, out_c,
+        stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, move_h, move_w, move, back_w, back_h, flags,
+    ):  # fmt: skip
+        """The same of the weight gradient. Its sums run over the pixels of a slice: so both operands lie across them in
+        shared memory, and are transposed on their way to the registers.
+
+        Traffic    x is read ceil(O/G / 64) times for each tap, g ceil(P*Q*C/G / 128) times
+        Resources  four tiles of each in dynamic shared memory; one barrier for 32 pixels, or 16 of TF32
+        """
+        memory, total = cuda.shared.array(0, u32, alignment=128), cuda.local.array(SUMS, f32)
+        thread, group, walk = i32(cuda.threadIdx.x), i32(cuda.blockIdx.z), (move_h, move_w, move, back_w, back_h)
+        sizes, start = (in_h, in_w, in_c, out_h, out_w, stride_h, stride_w), shared_address(memory, 0)
+        across, down = split(cuda.blockIdx.x, u32(u32(rows + (tile_rows - 1)) // u32(tile_rows)))
+        top, left, first = i32(down * tile_rows), i32(across * tile_columns), i32(cuda.blockIdx.y * depth)
+        count = min(depth, i32(pixels - first))  # pixels that are still to be copied
+
+        a_chunk, a_step = i32(thread % a_across), i32(thread // a_across)
+        row, a_to = i32(top + a_chunk * chunk), u32(start + u32(a_place_of(a_step, a_chunk)))
+        at, ends = begin_walk(
+            i32(first + a_step), min(row, i32(rows - chunk)), i32(group * channels), (channels, taps_w), sizes,
+            (pad_h, pad_w), (dilation_h, dilation_w),
+        )  # fmt: skip
+        a_step = a_step if row < rows else i32(pixels)  # past every slice
+        b_chunk, b_step = i32(thread % b_across), i32(thread // b_across)
+        column = i32(left + b_chunk * chunk)
+        g_place = i32(i32(first + b_step) * out_c + i32(group * filters + min(column, i32(filters - chunk))))
+        b_to = u32(start + u32(a_bytes + b_place_of(b_step, b_chunk)))
+        tiles, put = i32(u32(count + (steps - 1)) // u32(steps)), u32(0)
+        for _ in range(STAGES - 1):
+            unroll(0)
+            if count > 0:
+                at = gather(u32(a_to + put), x, at, ends, a_step, count, sizes, walk)
+                copy(u32(b_to + put), g, g_place, b_step, count, out_c)
+                g_place, count, put = i32(g_place + steps * out_c), i32(count - steps), u32(put + u32(stage))
+            cp_async_commit()
+
+        lane, warp = i32(thread & 31), i32(thread >> 5)
+        row, column = i32(i32(warp & 1) * warp_rows), i32(i32(warp >> 1) * warp_columns)
+        a_from, b_from, get = rows_of(lane, row), i32(a_bytes + columns_of(lane, column)), i32(0)
+        put = u32((STAGES - 1) * stage)
+        for i in range(SUMS):
+            total[i] = f32(0)
+        while tiles > 0:
+            wait()
+            cuda.syncthreads()
+            if count > 0:
+                at = gather(u32(a_to + put), x, at, ends, a_step, count, sizes, walk)
+                copy(u32(b_to + put), g, g_place, b_step, count, out_c)
+                g_place, count = i32(g_place + steps * out_c), i32(count - steps)
+            cp_async_commit()
+            multiply(total, memory, i32(a_from + get), i32(b_from + get))
+            get, put = i32(get + stage), u32(put + u32(stage))
+            get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
+            tiles = i32(tiles - 1)
+
+        own_row, own_column = own(lane)
+        column, slice_first = i32(left + column + own_column), i64(cuda.blockIdx.y) * i64(rows) * i64(out_c)
+        write(
+            total, out, out, out, out, out, i32(top + row + own_row), 8, i32(group * filters + column), 16,
+            i32(filters - column), rows, (rows, out_c, slice_first), flags,
+        )  # fmt: skip
+
+    return weight_tensor
+
+
+WEIGHT_TENSOR = {name: make_weight_tensor(core) for name, core in CORES.items()}

@@ -1,14 +1,18 @@
 """The weight gradient of convolution on CUDA: which rung of the ladder runs, and how it is started.
 
-Each rung is one idea more than those below: plain, gemm, vector, tensor; direct is for few rows or columns of dw, and
-pointwise is the matrix product that a 1x1 filter is. Vector has a second name for narrow tiles. All rungs but pointwise
-write the sums of each slice of the pixels, and a last kernel adds the slices, in one order. The sum of a slice is one
-sum, in the order of the pixels, in all tiles of gemm and vector: of these the fastest is taken. Float64 runs on the
-plain rung; float16 and bfloat16 run on tensor, unless `fits` of cuda.py says that the launcher is to widen them; in
-the mode tf32, float32 runs on tensor where it fits.
+dw of one group, P*Q*C/G rows (p, q, c) by O/G columns, is the product of the input, gathered as the filter reads it,
+with g. A sum runs over the N*I*J output pixels, of which each slice takes a run: all rungs but pointwise write the sums
+of each slice, and a last kernel adds the slices, in one order.
+
+Rungs: plain, the formula; vector, for tiles of two widths; register, for few rows of dw, and for channels that no
+128-bit load suits; pointwise, the matrix product that a filter of one pixel is; tensor. The sum of a slice is one
+sum, in the order of the pixels, in both tiles of vector: of these the fastest is taken. Float64 runs on the plain rung;
+float16 and bfloat16 run on tensor, unless `fits` of cuda.py says that the launcher is to widen them; in the mode tf32,
+float32 runs on tensor where it fits.
 """
 
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -16,97 +20,81 @@ from ..bias import cuda as bias
 from ..layout import CHANNELS_LAST, FILTER, strides_of
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
-from ..matmul.cuda_parts import WIDE
-from ..matmul.cuda_split import SUMS
-from ..matmul.plan import most_slices
+from ..matmul.plan import MOST, most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import View, address, aligned
+from ..toolchain.cuda.memory import View, address, aligned, kept
 from ..toolchain.cuda.rungs import choose
 from ..toolchain.tf32_mode import mode as tf32
 from ..toolchain.tuning import chosen
-from . import cuda_weight_gemm, cuda_weight_tensor
+from . import cuda_register, cuda_tensor, cuda_vector
+from .cuda_end import SUMS, WIDE
+from .cuda_gather import MOST_TAPS, blocks_of, tables_of
 from .cuda_plain import THREADS, plain_weight_grad
-from .cuda_weight_direct import DIRECT
-from .cuda_weight_plan import problem_of
-from .cuda_weight_tile import run_of, tile_of
-from .cuda_weight_vector import HOP, ROWS, VECTOR
+from .cuda_walk import OP, problem_of
 
-__all__ = ["RUNGS", "equals", "weight_grad", "weight_grad_workspace"]
+__all__ = ["RUNGS", "TILES", "equals", "weight_grad", "weight_grad_workspace"]
 
-OP = "conv2d weight_grad"
-FEW_ROWS, FEW_COLUMNS = 96, 16  # of dw: what the direct rung is made for; more fill the tiles of the vector rung
-DIRECT_ROWS = 48  # and with more than so many, or with strides, the vector rung is faster where it fits, too
-MOST_GROUPS = 65535  # blocks in z
-TILES = {  # name: (kernel, rows and columns of its tile, pixels from one that a thread gathers to its next one)
-    "gemm": (
-        cuda_weight_gemm.weight_gemm,
-        (cuda_weight_gemm.ROWS, cuda_weight_gemm.COLUMNS),
-        cuda_weight_gemm.HOP,
-    ),  # fmt: skip
-    "vector_96x32": (VECTOR[32], (ROWS, 32), HOP),
-    "vector": (VECTOR[64], (ROWS, 64), HOP),
+TILES = {  # name: columns of its tile; narrow ones suit up to as many
+    "vector_96x32": 32,
+    "vector": 64,
 }
-NARROW = 32  # columns, and at most so many suit the narrow tile of vector
-SINGLE = "plain", *TILES, "direct", "pointwise"
-KINDS = {"float64": ("plain",), "float32": SINGLE, "tf32": (*SINGLE, "tensor")}  # the rungs of a type
-MISSING = {"tensor": "float16, bfloat16, or float32 in the mode tf32"}
+REGISTER_ROWS = 48  # of dw: up to so many suit the rung register better than vector, if nothing is strided
+FEW = 16  # channels and filters, up to which a product of matrices is not worth its empty tiles
+KINDS = {
+    "float64": ("plain",),
+    "float32": ("plain", *TILES, "register", "pointwise"),
+    "tf32": ("plain", *TILES, "register", "pointwise", "tensor"),
+}  # the rungs of a type; others have tensor alone
 
 
-# ---- choice ----------------------------------------------------------------------------------------------------------
+# ---- the choice ------------------------------------------------------------------------------------------------------
 
 
-def _tiles_misfit(p):
-    """What any rung wants whose blocks own tiles of one group's dw."""
-    if p.groups > MOST_GROUPS:
-        return f"at most {MOST_GROUPS} groups, got {p.groups}"
-    if p.groups > 1 and p.w_shape[1] == p.columns == 1:
-        return "groups of more than one channel and filter"
-    return None
-
-
-def _direct_misfit(p):
-    if p.rows > FEW_ROWS and p.columns > FEW_COLUMNS:
-        return f"at most {FEW_ROWS} rows P*Q*C/G of dw, or {FEW_COLUMNS} columns O/G, got {p.rows} x {p.columns}"
-    if tile_of(p) is None:
-        return f"filters that reach over less of the input, got {p.w_shape[1:]} with dilation {p.dilation}"
-    return None
+def _pointwise_fits(p):
+    """Whether it is a product of matrices that lie in memory as they are."""
+    shifts = p.stride, p.padding, p.w_shape[2:], p.groups
+    return shifts == ((1, 1), (0, 0), (1, 1), 1)
 
 
 def _misfits(p, kind, x_aligned, others_aligned):
     """What each rung wants and does not get, in words; None where it fits."""
-    chunk = 4 if kind == "tf32" else 8
-    chunks = x_aligned and others_aligned and p.w_shape[1] % chunk == p.columns % chunk == 0
-    quads = x_aligned and others_aligned and p.w_shape[1] % 4 == p.columns % 4 == 0
-    wide = p.pointwise and min(p.rows, p.columns) > FEW_COLUMNS
-    where, tiles = f"at multiples of {ALIGNMENT} bytes", _tiles_misfit(p)
-    fours = tiles or (None if quads else f"multiples of 4 channels and filters in a group, {where}")
+    tiles, where = None, f"at multiples of {ALIGNMENT} bytes"
+    if p.groups > MOST:
+        tiles = f"at most {MOST} groups, got {p.groups}"
+    elif p.groups > 1 and p.w_shape[1] == p.columns == 1:
+        tiles = "groups of more than one channel and filter"
+
+    def loads(many):
+        if x_aligned and others_aligned and p.w_shape[1] % many == p.columns % many == 0:
+            return tiles
+        return tiles or f"multiples of {many} channels and filters in a group, {where}"
+
+    few = f"1x1 filters, stride 1, no padding, one group, more than {FEW} channels and filters"
     misfits = {
         "plain": None,
-        **{name: tiles if name.startswith("gemm") else fours for name in TILES},
-        "tensor": tiles or (None if chunks else f"multiples of {chunk} channels and filters in a group, {where}"),
-        "direct": tiles or _direct_misfit(p),
-        "pointwise": None
-        if wide
-        else f"1x1 filters, stride 1, no padding, one group, more than {FEW_COLUMNS} channels and filters",
+        **{name: loads(4) for name in TILES},
+        "register": tiles or (f"at most {MOST_TAPS} x {MOST_TAPS} taps" if max(p.w_shape[2:]) > MOST_TAPS else None),
+        "pointwise": None if _pointwise_fits(p) and min(p.rows, p.columns) > FEW else few,
+        "tensor": loads(4 if kind == "tf32" else 8),
     }
-    runs = KINDS.get(kind, ("tensor",))
-    return misfits | {name: MISSING.get(name, "float32") for name in misfits if name not in runs}
+    runs, missing = KINDS.get(kind, ("tensor",)), {"tensor": "float16, bfloat16, or float32 in the mode tf32"}
+    return misfits | {name: missing.get(name, "float32") for name in misfits if name not in runs}
 
 
 @lru_cache(maxsize=1024)
 def _rung(p, kind, x_aligned, others_aligned, rung):
     """The name of the rung that runs a Problem; kind: the name of a type, or tf32."""
     misfits = _misfits(p, kind, x_aligned, others_aligned)
-    if rung is None and misfits["vector"] is None and (p.rows > DIRECT_ROWS or max(p.stride) > 1):
-        misfits["direct"] = f"at most {DIRECT_ROWS} rows and stride 1"
+    if rung is None and misfits["vector"] is None and (p.rows > REGISTER_ROWS or max(p.stride) > 1):
+        misfits["register"] = f"at most {REGISTER_ROWS} rows and stride 1"
     name = choose(OP, rung, misfits)
-    return "vector_96x32" if rung is None and name == "vector" and p.columns <= NARROW else name
+    return "vector_96x32" if rung is None and name == "vector" and p.columns <= TILES["vector_96x32"] else name
 
 
 def equals(p, kind, x_aligned, others_aligned):
     """{name: Kernel} of the rungs that give the bits of the best one."""
-    best, misfits = _rung(p, kind, x_aligned, others_aligned, None), _misfits(p, kind, x_aligned, others_aligned)
-    return {name: kernel for name, (kernel, *_) in TILES.items() if best in TILES and misfits[name] is None}
+    best = _rung(p, kind, x_aligned, others_aligned, None)
+    return {name: cuda_vector.WEIGHT_VECTOR[columns] for name, columns in TILES.items() if best in TILES}
 
 
 def _type(array):
@@ -120,7 +108,7 @@ def _type(array):
 def weight_grad_workspace(x_shape, w_shape, stride, padding, dilation, groups, itemsize):
     """Bytes of workspace that `weight_grad` wants, whatever the rung: the sums of the slices."""
     p = problem_of(tuple(x_shape), tuple(w_shape), stride, padding, dilation, groups)
-    slices = max(p.slices, most_slices(p.rows, p.columns, p.pixels) if p.pointwise else 1)
+    slices = max(p.slices, most_slices(p.rows, p.columns, p.pixels) if _pointwise_fits(p) else 1)
     return slices * p.size * max(itemsize, 4) + ALIGNMENT if slices > 1 else 0
 
 
@@ -141,85 +129,84 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=Non
     run(rung)
 
 
-def _start(start, problem, g, x, dw, workspace):
-    if not problem.pixels:
+def _start(start, p, g, x, dw, workspace):
+    if not p.pixels:
         dw.fill(0)
-    elif start is _pointwise or problem.slices == 1:
-        start(problem, x, g, dw, workspace)
+    elif start is _pointwise or p.slices == 1:
+        start(p, x, g, dw, workspace)
     else:
         first, itemsize = -address(workspace) % ALIGNMENT, max(x.itemsize, 4)
-        partial = workspace[first : first + problem.slices * problem.size * itemsize]
+        partial = workspace[first : first + p.slices * p.size * itemsize]
         partial = partial.view(dw.dtype if dw.itemsize == itemsize else np.float32)
-        _add(partial, dw, start(problem, x, g, partial, None), problem.size)
+        start(p, x, g, partial, None)
+        if dw.itemsize == 2:
+            block = cuda_split.block_of(p.slices)
+            arguments = partial, 0, 0, dw, p.size, p.size, p.slices, 0, 0
+            cuda_split.ADD[dw.dtype.name]((blocks_of(p.size, block[0]), 1), block, arguments)
+        else:
+            parts = View(partial, (p.slices, p.size), (p.size * dw.itemsize, dw.itemsize))
+            bias.add_parts(parts, View(dw, (p.size,), (dw.itemsize,)))
 
 
-def _add(partial, dw, slices, size):
-    """Add the sums of the slices."""
-    if dw.itemsize == 2:
-        block = cuda_split.block_of(slices)
-        cuda_split.ADD[dw.dtype.name]((-(-size // block[0]), 1), block, (partial, 0, 0, dw, size, size, slices, 0, 0))
-    else:
-        parts = View(partial, (slices, size), (size * dw.itemsize, dw.itemsize))
-        bias.add_parts(parts, View(dw, (size,), (dw.itemsize,)))
+# Each starts a rung that writes the sums of the slices, or dw itself if there is one.
 
 
-# Each starts a rung that writes the sums of the slices, or dw itself if there is one, and returns how many it wrote.
+def _plain(p, x, g, out, _):
+    size = x.itemsize
+    slices = View(out, (p.slices, *p.w_shape), (p.size * size, *strides_of(p.w_shape, FILTER, size)))
+    arguments = x, g, slices, p.depth, *p.stride, *p.padding, *p.dilation
+    plain_weight_grad[size]((blocks_of(p.size, THREADS), p.slices), (THREADS,), arguments)
 
 
-def _plain(problem, x, g, out, _):
-    size, settings = x.itemsize, (*problem.stride, *problem.padding, *problem.dilation)
-    strides = problem.size * size, *strides_of(problem.w_shape, FILTER, size)
-    slices = View(out, (problem.slices, *problem.w_shape), strides)
-    grid = -(-problem.size // THREADS), problem.slices
-    plain_weight_grad[size](grid, (THREADS,), (x, g, slices, problem.depth, *settings))
-    return problem.slices
+def _tiled(kernel, tile, hop, p, arrays, flags=(), shared=0):
+    sizes = (
+        p.pixels, p.depth, p.rows, p.columns, p.w_shape[1], p.w_shape[3], *p.x_shape[2:], p.x_shape[1], *p.out_size,
+        p.w_shape[0], *p.stride, *p.padding, *p.dilation, *p.walk(hop),
+    )  # fmt: skip
+    grid = blocks_of(p.rows, tile[0]) * blocks_of(p.columns, tile[1]), p.slices, p.groups
+    kernel(grid, (kernel.threads,), (*arrays, *sizes, *flags), shared)
 
 
-def _tiled(kernel, tile, hop, problem, arrays, flags=(), shared=0):
-    tiles = -(-problem.rows // tile[0]) * -(-problem.columns // tile[1])
-    sizes = problem.pixels, problem.depth, *problem.shapes(), *problem.walk(hop)
-    kernel((tiles, problem.slices, problem.groups), (kernel.threads,), (*arrays, *sizes, *flags), shared)
-    return problem.slices
+def _vector(columns):
+    kernel, tile = cuda_vector.WEIGHT_VECTOR[columns], (cuda_vector.WEIGHT_ROWS, columns)
+    return lambda p, x, g, out, _: _tiled(kernel, tile, cuda_vector.WEIGHT_HOP, p, (x, g, out))
 
 
-def _of_tiles(kernel, tile, hop):
-    return lambda problem, x, g, out, _: _tiled(kernel, tile, hop, problem, (x, g, out))
-
-
-def _tensor(problem, x, g, out, _):
-    kind, flags = _type(x), WIDE * (problem.columns % 4 == 0 and aligned(out))
+def _tensor(p, x, g, out, _):
+    kind, flags = _type(x), WIDE * (p.columns % 4 == 0 and aligned(out))
     # Pointers of the kernel have elements such as those of x.
     place, flags = (out, flags) if out.itemsize == x.itemsize else (address(out), flags + SUMS)
-    kernel, tile = cuda_weight_tensor.TENSOR[kind], (cuda_weight_tensor.ROWS, cuda_weight_tensor.COLUMNS)
-    hop, shared = cuda_weight_tensor.HOPS[kind], cuda_weight_tensor.SHARED[kind]
-    return _tiled(kernel, tile, hop, problem, (x, g, place), (flags,), shared)
+    kernel, shared = cuda_tensor.WEIGHT_TENSOR[kind], cuda_tensor.shared_of(kind)
+    _tiled(kernel, cuda_tensor.TILE, cuda_tensor.hop_of(kind), p, (x, g, place), (flags,), shared)
 
 
-def _direct(problem, x, g, out, _):
-    tile = tile_of(problem)
-    tiles_h, tiles_w = -(-problem.out_size[0] // tile.height), -(-problem.out_size[1] // tile.width)
-    tiles = problem.x_shape[0] * tiles_h * tiles_w
-    share = -(-tiles // problem.slices)
-    sizes = tiles, share, tiles_h, tiles_w, tile.height, tile.width, *tile.patch
-    rest = tile.down, tile.across, tile.lanes, tile.padded
-    grid, arrays = (tile.chunks, -(-tiles // share), problem.groups), (x, g, out)
-    DIRECT[run_of(problem, aligned(g, out) and problem.columns % 4 == 0)](
-        grid, (tile.threads,), (*arrays, *problem.shapes(), *sizes, *rest), tile.shared
-    )
-    return -(-tiles // share)
+@lru_cache(maxsize=1024)
+def _tables(p):
+    (_, c, *x_size), (o, *_) = p.x_shape, p.w_shape
+    return tables_of(False, (*x_size, c), (*p.out_size, o), p.w_shape[2:], p.stride, p.padding, p.dilation, 0)
 
 
-def _pointwise(problem, x, g, dw, workspace):
+def _register(p, x, g, out, _):
+    down, across, lanes, blocks = cuda_register.shares_of(p.rows, p.columns)
+    run = cuda_register.run_of(p.w_shape, p.dilation, aligned(g, out) and p.columns % 4 == 0)
+    sizes = p.pixels, p.depth, p.rows, p.columns, p.w_shape[1], prod(p.x_shape[1:]), p.w_shape[0]
+    arguments = x, g, out, kept(_tables(p), x), *sizes, down, across, lanes
+    shared = lanes // 2 * down * across * cuda_register.WEIGHT_SUMS * 4
+    kernel = cuda_register.WEIGHT_REGISTER[run]
+    kernel((blocks, p.slices, p.groups), (lanes * down * across,), arguments, shared)
+
+
+def _pointwise(p, x, g, dw, workspace):
     """Rows of x and of g are pixels, as they lie in memory."""
-    a, b = (array.transpose(CHANNELS_LAST).reshape(problem.pixels, array.shape[1]) for array in (x, g))
-    out = dw.transpose(FILTER).reshape(problem.rows, problem.columns)
+    a, b = (array.transpose(CHANNELS_LAST).reshape(p.pixels, array.shape[1]) for array in (x, g))
+    out = dw.transpose(FILTER).reshape(p.rows, p.columns)
     matmul.forward(a.T, b, None, False, out, workspace)
 
 
 RUNGS = {
     "plain": _plain,
-    **{name: _of_tiles(*found) for name, found in TILES.items()},
-    "tensor": _tensor,
-    "direct": _direct,
+    **{name: _vector(columns) for name, columns in TILES.items()},
+    "register": _register,
     "pointwise": _pointwise,
+    "tensor": _tensor,
 }
