@@ -1,13 +1,164 @@
-"""Max pooling of images that lie in scratch memory, for product.py: the same steps as those of pool2d on the CPU."""
+"""Pooling: its innermost steps take LANES neighbouring channels at a time, in vector registers.
 
+Written as loops they would be right but slow: a loop over few channels spends its time on asking whether arrays
+overlap, and on the rest that fills no vector. All arrays are C-contiguous; `at`, `source` and `corner` are offsets in
+elements. `count` is how many channels are left from there on, at least 1; no more than LANES of them are used.
+"""
+
+import functools
+import operator
 from typing import NamedTuple
 
 import numpy as np
+from llvmlite import ir
 
 from .cpu import jit
-from .lanes import LANES, max_windows
+from .emit import INT, TILE, Value, emitted
 
-__all__ = ["NO_WINDOWS", "Windows", "max_images", "run_from", "taps_inside"]
+__all__ = [
+    "LANES", "NO_WINDOWS", "Windows", "add_quotient", "add_windows", "max_images", "max_windows", "mean_window",
+    "place_windows", "run_from", "taps_inside",
+]  # fmt: skip
+
+LANES = 16  # two or four registers where vectors are shorter
+
+
+def _under_mask(emit, count, body):
+    """body(mask), see Emitter, of a mask made once: the compiler would rather compare again in each turn of a loop."""
+
+    def run(mask):
+        if mask is not None and TILE.free_masks:
+            bits = ir.IntType(LANES)
+            number = Value(emit, emit.builder.zext(emit.builder.bitcast(mask.value, bits), INT))
+            mask = Value(emit, emit.builder.bitcast(emit.hidden(number).low(bits).value, mask.type))
+        body(mask)
+
+    emit.under_mask(count, run)
+
+
+def _each_tap(emit, taps, steps, corner, visit):
+    """visit(offset, p, q) for all taps p0 <= p < p1 and q0 <= q < q1; windows of 2x2 have no loop."""
+    (p0, p1, q0, q1), (down, right) = taps, steps
+    usual = [bound.equals(value) for bound, value in zip(taps, (0, 2, 0, 2), strict=True)]
+    with emit.if_else(functools.reduce(operator.and_, usual)) as (two_by_two, other):
+        with two_by_two:
+            for p in (0, 1):
+                row = corner + down if p else corner
+                for q in (0, 1):
+                    visit(row + right if q else row, emit.number(p), emit.number(q))
+        with other, emit.loop(p1, p0) as p:
+            row = corner + p * down
+            with emit.loop(q1, q0) as q:
+                visit(row + q * right, p, q)
+
+
+def _each_window(emit, count, places, visit):
+    """visit(place...) so many times; places: (first, step) of each place."""
+    slots = [emit.variable(first) for first, _ in places]
+    with emit.loop(count):
+        here = [emit.hidden(slot.get()) for slot in slots]
+        visit(*here)
+        for slot, place, (_, step) in zip(slots, here, places, strict=True):
+            slot.set(place + step)
+
+
+@emitted(lanes=LANES)
+def max_windows(emit, x, corner, taps, steps, width, out, positions, at, run, count):
+    """The greatest elements of a run of windows, and their taps p * width + q.
+
+    Tap (p, q) of a window is x[corner + p * steps[0] + q * steps[1]]; those with p0 <= p < p1 and q0 <= q < q1
+    count, where taps is (p0, p1, q0, q1). The first greatest wins; a NaN wins, the last one if there are several.
+    run is (how many windows, from a corner to the next, from a result to the next).
+    """
+    windows, across, along = run
+    number = lambda p, q: (p * width + q).low(positions.element).splat(LANES)
+
+    def greatest(mask, corner, at):
+        best, chosen = emit.variable(emit.filled(float("-inf"))), emit.variable(number(taps[0], taps[2]))
+
+        def visit(offset, p, q):
+            v, old = x.load(offset, mask), best.get()
+            take = (v > old) | v.is_nan()
+            best.set(v.where(take, old))
+            chosen.set(number(p, q).where(take, chosen.get()))
+
+        _each_tap(emit, taps, steps, corner, visit)
+        out.store(best.get(), at, mask)
+        positions.store(chosen.get(), at, mask)
+
+    places = (corner, across), (at, along)
+    _under_mask(emit, count, lambda mask: _each_window(emit, windows, places, functools.partial(greatest, mask)))
+
+
+@emitted(lanes=LANES, numbers="divisor")
+def mean_window(emit, x, corner, taps, steps, divisor, out, at, count):
+    """The sum of a window, see max_windows, over a divisor of the element type."""
+
+    def mean(mask):
+        total = emit.variable(emit.filled(0))
+        _each_tap(emit, taps, steps, corner, lambda offset, p, q: total.set(total.get() + x.load(offset, mask)))
+        out.store(total.get() / divisor, at, mask)
+
+    _under_mask(emit, count, mean)
+
+
+def _place(adds):
+    """place_windows, see below, and for windows that overlap add_windows."""
+
+    @emitted(lanes=LANES)
+    def place(
+        emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count,
+    ):  # fmt: skip
+        windows, across, along = run
+        total = emit.variable(emit.filled(0, sums.vector))
+
+        def spread(mask, corner, at):
+            closed = out.load(at, mask) <= 0
+            share = g.load(at, mask)
+            share, chosen = emit.filled(0).where(closed & rectified, share), positions.load(at, mask)
+
+            def visit(offset, p, q):
+                tap = (p * width + q).low(positions.element)
+                here = share.where(chosen.equals(tap), emit.filled(0))
+                dx.store(dx.load(offset, mask) + here if adds else here, offset, mask)
+
+            _each_tap(emit, taps, steps, corner, visit)
+            if not adds:  # else they have just been read
+                ahead(corner)
+            total.set(total.get() + share)
+
+        def ahead(corner):
+            """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
+            later = corner + taps[1] * 2 * steps[0]
+            emit.fetch(dx.at(later), True)
+            emit.fetch(dx.at(later + steps[0]), True)
+
+        def body(mask):
+            with emit.if_then(wanted):
+                total.set(sums.load(first, mask))
+            _each_window(emit, windows, ((corner, across), (at, along)), functools.partial(spread, mask))
+            with emit.if_then(wanted):
+                sums.store(total.get(), first, mask)
+
+        _under_mask(emit, count, body)
+
+    return place
+
+
+# Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere. Where
+# rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
+place_windows = _place(adds=False)
+add_windows = _place(adds=True)  # the same for windows that overlap: it adds
+
+
+@emitted(lanes=LANES, numbers="divisor")
+def add_quotient(emit, g, source, divisor, dx, at, count):
+    """dx[at:] += g[source:] / divisor, a number of the element type."""
+    add = lambda mask: dx.store(dx.load(at, mask) + g.load(source, mask) / divisor, at, mask)
+    _under_mask(emit, count, add)
+
+
+# ---- max pooling of images that lie in scratch memory, for product.py: the same steps as those of pool2d -------------
 
 
 class Windows(NamedTuple):

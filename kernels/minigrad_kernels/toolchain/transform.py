@@ -1,6 +1,6 @@
-"""Winograd's transforms F(m x m, r x r) as LLVM IR, m + r = 7: a small square of vectors in, one of another size out.
+"""Winograd's transforms F(m x m, r x r), m + r = 7: a small square of vectors in, one of another size out.
 
-All are two-sided: with L a matrix of transform_rules.py, result = L square L^T, for a vector of neighbouring channels
+All are two-sided: with L one of the matrices below, result = L square L^T, for a vector of neighbouring channels
 at a time.
 
 Math    spread_input     V = B^T x B    6x6 pixels to 6x6 frequencies
@@ -8,6 +8,24 @@ Math    spread_input     V = B^T x B    6x6 pixels to 6x6 frequencies
         gather_output    y = A^T M A    6x6 frequencies, M = sum of V U over channels, to m x m pixels
         spread_gradient  M = A g A^T    m x m pixels to 6x6 frequencies
         gather_filter    w = G^T U G    6x6 frequencies, U = sum of V M over tiles, to r x r taps
+
+The points of interpolation are 0, 1, -1, 2, -2 and infinity: six frequencies along an axis, whatever
+m and r. Row k of P_n holds the powers 0 to n - 1 of point k; that of infinity is 1 at the last. The rows of a matrix
+are written out as sums in a fixed order that share their common parts.
+
+        input_rule   B^T = 4  0 -5  0  1  0        gradient_rule  P_m
+                           0 -4 -4  1  1  0        output_rule    P_m^T
+                           0  4 -4 -1  1  0        filter_rule    G = D P_r
+                           0 -2 -1  2  1  0        taps_rule      G^T
+                           0  2 -1 -2  1  0
+                           0  4  0 -5  0  1        D = diag(1/4, -1/6, -1/6, 1/24, 1/24, 1)
+
+        P_3 = 1  0  0        P_4 = 1  0  0  0
+              1  1  1              1  1  1  1
+              1 -1  1              1 -1  1 -1
+              1  2  4              1  2  4  8
+              1 -2  4              1 -2  4 -8
+              0  0  1              0  0  0  1
 
 Arrays are one-dimensional float32; `at`, steps and counts are in elements. `taps` is a tuple of r integers, whose
 number alone matters: its type says it to the compiler. Of a window (r0, r1, c0, c1) the places with r0 <= row < r1 and
@@ -20,17 +38,68 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 from functools import partial
 
 from llvmlite import ir
-from numba.core import types
-from numba.extending import intrinsic
 
-from .emit import INT, Emitter, constant, fetch
-from .transform_rules import Arithmetic, filter_rule, gradient_rule, input_rule, output_rule, taps_rule
+from .emit import INT, Value, emitted
+from .packing import transpose
 
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
 
 FREQUENCIES = 6  # along one axis
-INTEGER = types.int64
-WINDOW = types.UniTuple(INTEGER, 4)
+
+
+# ---- matrices: rules that take and give lists of vectors -------------------------------------------------------------
+
+
+def input_rule(d):
+    even, odd = d[4] - 4 * d[2], d[3] - 4 * d[1]
+    even_2, odd_2 = d[4] - d[2], 2 * (d[3] - d[1])
+    first = (d[4] - 5 * d[2]) + 4 * d[0]
+    last = (d[5] - 5 * d[3]) + 4 * d[1]
+    return [first, even + odd, even - odd, even_2 + odd_2, even_2 - odd_2, last]
+
+
+def gradient_rule(values):
+    """P_n of n values: at 0, the sums and differences of the even and odd parts at 1 and at 2, and at infinity."""
+    parts = []
+    for first in (0, 1):
+        for base in (1, 4):
+            total = values[first]
+            for power, value in enumerate(values[first + 2 :: 2], 1):
+                total = total + base**power * value
+            parts.append(total)
+    even, even_2, odd, odd_2 = parts
+    odd_2 = 2 * odd_2
+    return [values[0], even + odd, even - odd, even_2 + odd_2, even_2 - odd_2, values[-1]]
+
+
+def filter_rule(w):
+    *scaled, last = gradient_rule(w)
+    return [*(value * by for value, by in zip(scaled, (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24), strict=True)), last]
+
+
+def output_rule(m, size):
+    """The first `size` powers."""
+    parts, results = ((m[1] + m[2], m[3] + m[4]), (m[1] - m[2], m[3] - m[4])), []
+    for power in range(size):
+        near, far = parts[power % 2]
+        total = (m[0] + near if power == 0 else near) + 2**power * far
+        results.append(total + m[5] if power == size - 1 else total)
+    return results
+
+
+def taps_rule(u, size):
+    """The first `size` powers. Factors of 1/3 come last: sums of integers that are divisible by 3 come out exact."""
+    parts, results = ((u[1] + u[2], u[3] + u[4]), (u[1] - u[2], u[3] - u[4])), []
+    for power in range(size):
+        common = min(2**power, 4)
+        near, far = parts[power % 2]
+        total = (2**power // common) * far - (4 // common) * near
+        if power == 0:
+            total = total + 6 * u[0]
+        if power == size - 1:
+            total = total + (24 // common) * u[5]
+        results.append(total * (common / 24))
+    return results
 
 
 # ---- squares of vectors ----------------------------------------------------------------------------------------------
@@ -40,192 +109,112 @@ class _Square:
     """Where a square of vectors lies: addresses, of which those outside a window are replaced by a spare one."""
 
     def __init__(self, emit, base, steps, window=None, spare=None):
-        self.builder, self.base, self.spare = emit.builder, base, spare
-        self.steps = [emit.builder.mul(step, constant(emit.size)) for step in steps]
-        self.window = window and [emit.builder.extract_value(window, k) for k in range(4)]
-
-    def _inside(self, index, axis):
-        low, high = self.window[2 * axis : 2 * axis + 2]
-        after = self.builder.icmp_signed(">=", constant(index), low)
-        return self.builder.and_(after, self.builder.icmp_signed("<", constant(index), high))
+        self.base, self.window, self.spare = base, window, spare
+        self.steps = [step * emit.size for step in steps]
 
     def address(self, row, column):
-        places = [self.builder.mul(step, constant(k)) for step, k in zip(self.steps, (row, column), strict=True)]
-        address = self.builder.add(self.base, self.builder.add(*places))
+        address = self.base + (self.steps[0] * row + self.steps[1] * column)
         if self.window is None:
             return address
-        inside = self.builder.and_(self._inside(row, 0), self._inside(column, 1))
-        return self.builder.select(inside, address, self.spare)
+        top, bottom, left, right = self.window
+        inside = (top <= row) & (bottom > row) & ((left <= column) & (right > column))
+        return address.where(inside, self.spare)
 
 
-def _transformed(emit, rule, size, load, store):
+def _transformed(rule, size, load, store):
     """store(row, column, vector) for the whole result; load(row, column) for a source of that size."""
-    arithmetic = Arithmetic(emit)
-    columns = [rule(arithmetic, [load(row, column) for row in range(size)]) for column in range(size)]
+    columns = [rule([load(row, column) for row in range(size)]) for column in range(size)]
     for row in range(len(columns[0])):
-        for column, vector in enumerate(rule(arithmetic, [line[row] for line in columns])):
+        for column, vector in enumerate(rule([line[row] for line in columns])):
             store(row, column, vector)
 
 
-def _spread(rule, size, arguments):
-    """Signature and code of what reads a square of pixels or taps of that size and writes frequencies."""
+def _frequencies(emit, array, at, step):
+    return _Square(emit, array.at(at), (step * FREQUENCIES, step))
 
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        source, at, down, right, window, count, target, target_at, step = values[:9]
-        pixels = _Square(emit, emit.base(0, source, at), (down, right), window, emit.zeros())
-        steps = builder.mul(step, constant(FREQUENCIES)), step
-        result = _Square(emit, emit.base(6, target, target_at), steps)
 
-        def body(mask):
-            load = lambda row, column: emit.load(pixels.address(row, column), mask)
-            store = lambda row, column, vector: emit.store(vector, result.address(row, column))
-            _transformed(emit, rule, size, load, store)
+def _spread(emit, rule, size, source, at, steps, window, count, target, target_at, step):
+    """Reads a square of pixels or taps of that size and writes frequencies."""
+    pixels = _Square(emit, source.at(at), steps, window, emit.zeros())
+    result = _frequencies(emit, target, target_at, step)
 
-        emit.under_mask(count, body)
-        return context.get_dummy_value()
+    def body(mask):
+        load = lambda row, column: emit.load(pixels.address(row, column), mask)
+        _transformed(rule, size, load, lambda row, column, vector: emit.store(vector, result.address(row, column)))
 
-    source, target, *more = arguments
-    return types.void(source, INTEGER, INTEGER, INTEGER, WINDOW, INTEGER, target, INTEGER, INTEGER, *more), generate
+    emit.under_mask(count, body)
 
 
 def _tile(taps):
     """Pixels of a tile along an axis."""
-    return FREQUENCIES + 1 - taps.count
+    return FREQUENCIES + 1 - len(taps)
 
 
-@intrinsic
-def spread_input(typing_context, x, at, down, right, window, count, v, v_at, step):
+@emitted(contract=True)
+def spread_input(emit, x, at, down, right, window, count, v, v_at, step):
     """Frequencies of 6x6 pixels."""
-    return _spread(input_rule, FREQUENCIES, (x, v))
+    _spread(emit, input_rule, FREQUENCIES, x, at, (down, right), window, count, v, v_at, step)
 
 
-@intrinsic
-def spread_gradient(typing_context, g, at, down, right, window, count, m, m_at, step, taps):
+@emitted(contract=True)
+def spread_gradient(emit, g, at, down, right, window, count, m, m_at, step, taps):
     """Frequencies of a tile of an output gradient."""
-    return _spread(gradient_rule, _tile(taps), (g, m, taps))
+    _spread(emit, gradient_rule, _tile(taps), g, at, (down, right), window, count, m, m_at, step)
 
 
-@intrinsic
-def spread_filter(typing_context, w, at, down, right, window, count, u, u_at, step, taps):
+@emitted(contract=True)
+def spread_filter(emit, w, at, down, right, window, count, u, u_at, step, taps):
     """Frequencies of taps."""
-    return _spread(filter_rule, taps.count, (w, u, taps))
+    _spread(emit, filter_rule, len(taps), w, at, (down, right), window, count, u, u_at, step)
 
 
-class _Watch:
-    """Finds out whether all vectors that it has seen are finite."""
+def _gathered(emit, rule, source, target, count, ahead, finish):
+    """Code from frequencies to a square, whose vectors finish(vector, mask) gives; fetches what lies so far ahead.
 
-    def __init__(self, emit):
-        self.emit, self.zero = emit, ir.Constant(emit.vector, None)
-        self.total = emit.variable(self.zero)
+    Gives 1 if all vectors were finite before that, else 0.
+    """
+    zero = emit.filled(0)
+    watched = emit.variable(zero)  # zero times infinity or NaN is NaN, and stays NaN in a sum
 
-    def see(self, vector):
-        """Zero times infinity or NaN is NaN, and stays NaN in a sum."""
-        self.emit.multiply_add(vector, self.zero, self.total)
+    def body(mask):
+        def store(row, column, vector):
+            watched.set(watched.get() + vector * zero)
+            vector, address = finish(vector, mask), target.address(row, column)
+            emit.fetch(address + ahead * emit.size, True)
+            emit.store(vector, address, mask)
 
-    def finite(self):
-        """1 or 0."""
-        builder, total = self.emit.builder, self.emit.builder.load(self.total)
-        spoilt = builder.bitcast(builder.fcmp_unordered("uno", total, total), ir.IntType(self.emit.lanes))
-        return builder.zext(builder.icmp_unsigned("==", spoilt, ir.Constant(spoilt.type, 0)), INT)
+        _transformed(rule, FREQUENCIES, lambda row, column: emit.load(source.address(row, column)), store)
 
-
-def _positive(builder, vector, wanted):
-    """The positive part where wanted; NaN stays."""
-    zero = ir.Constant(vector.type, None)
-    positive = builder.select(builder.fcmp_ordered("<=", vector, zero), zero, vector)
-    return builder.select(builder.icmp_signed("!=", wanted, constant(0)), positive, vector)
+    emit.under_mask(count, body)
+    spoilt = emit.builder.bitcast(watched.get().is_nan().value, ir.IntType(emit.lanes))
+    return Value(emit, emit.builder.zext(Value(emit, spoilt).equals(0).value, INT))
 
 
-@intrinsic
+@emitted(contract=True, result=lambda m, m_at, *_: m_at)
 def gather_output(
-    typing_context, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead, taps
+    emit, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead, taps
 ):
     """A tile of frequencies, plus a bias unless that is of size 0, with relu the positive part.
 
     What lies so many elements ahead is fetched: a store that misses all caches holds up those after it. Returns 1 if
     all sums were finite before relu.
     """
+    pixels = _Square(emit, y.at(at), (down, right), window, spare.at(spare_at))
+    start = emit.zeros().where(bias.count.equals(0), bias.at(bias_at))
 
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead, _ = values
-        source = _Square(emit, emit.base(0, m, m_at), (builder.mul(step, constant(FREQUENCIES)), step))
-        pixels = _Square(emit, emit.base(6, y, at), (down, right), window, emit.base(12, spare, spare_at))
-        absent = builder.icmp_signed("==", emit.array(3, bias).nitems, constant(0))
-        start, watch = builder.select(absent, emit.zeros(), emit.base(3, bias, bias_at)), _Watch(emit)
+    def finish(vector, mask):
+        # A vector of a bias may end behind the array; without one the zeros are long enough.
+        vector = vector + emit.load(start, mask)
+        positive = emit.filled(0).where(vector <= 0, vector)  # NaN stays
+        return vector.where(relu.equals(0), positive)
 
-        def body(mask):
-            # A vector of a bias may end behind the array; without one the zeros are long enough.
-            added = emit.load(start, mask)
-            finish = lambda vector: _positive(builder, builder.fadd(vector, added), relu)
-            _gathered(emit, partial(output_rule, size=_tile(taps)), source, pixels, (mask, watch, ahead, finish))
-
-        emit.under_mask(count, body)
-        return watch.finite()
-
-    i = INTEGER
-    return i(m, i, i, bias, i, i, y, i, i, i, WINDOW, i, spare, i, i, taps), generate
+    rule = partial(output_rule, size=_tile(taps))
+    return _gathered(emit, rule, _frequencies(emit, m, m_at, step), pixels, count, ahead, finish)
 
 
-def _gathered(emit, rule, source, target, how):
-    """Code from frequencies to a square; how: (mask, watch, elements ahead to fetch, what is done with a vector)."""
-    mask, watch, ahead, finish = how
-    ahead = emit.builder.mul(ahead, constant(emit.size))
-
-    def store(row, column, vector):
-        watch.see(vector)
-        vector, address = finish(vector), target.address(row, column)
-        fetch(emit.builder, emit.builder.add(address, ahead), True)
-        emit.store(vector, address, mask)
-
-    load = lambda row, column: emit.load(source.address(row, column))
-    _transformed(emit, rule, FREQUENCIES, load, store)
-
-
-@intrinsic
-def gather_filter(
-    typing_context, u, u_at, step, w, at, down, right, window, count, spare, spare_at, ahead, taps
-):  # fmt: skip
+@emitted(contract=True, result=lambda u, u_at, *_: u_at)
+def gather_filter(emit, u, u_at, step, w, at, down, right, window, count, spare, spare_at, ahead, taps):
     """Taps of frequencies; what lies so many elements ahead is fetched. Returns 1 if all are finite."""
-
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        u, u_at, step, w, at, down, right, window, count, spare, spare_at, ahead, _ = values
-        source = _Square(emit, emit.base(0, u, u_at), (builder.mul(step, constant(FREQUENCIES)), step))
-        target = _Square(emit, emit.base(3, w, at), (down, right), window, emit.base(9, spare, spare_at))
-        rule, watch = partial(taps_rule, size=taps.count), _Watch(emit)
-        finish = lambda vector: vector
-        emit.under_mask(count, lambda mask: _gathered(emit, rule, source, target, (mask, watch, ahead, finish)))
-        return watch.finite()
-
-    i = INTEGER
-    return i(u, i, i, w, i, i, i, WINDOW, i, spare, i, i, taps), generate
-
-
-# ---- transposition ---------------------------------------------------------------------------------------------------
-
-
-@intrinsic
-def transpose(typing_context, source, at, down, rows, count, target, target_at, step):
-    """target[target_at + j*step + i] = source[at + i*down + j], for as many i and j as a vector has lanes.
-
-    Rows past `rows` and columns past `count` are read as 0.
-    """
-
-    def generate(context, builder, signature, values):
-        emit = Emitter(context, builder, signature)
-        source, at, down, rows, count, target, target_at, step = values
-        base, mask, zeros = emit.base(0, source, at), emit.mask(count), emit.zeros()
-        vectors = []
-        for i in range(emit.lanes):
-            address = emit.shifted(base, builder.mul(down, constant(i)))
-            inside = builder.icmp_signed("<", constant(i), rows)
-            vectors.append(emit.load(builder.select(inside, address, zeros), mask))
-        base = emit.base(5, target, target_at)
-        for j, vector in enumerate(emit.transposed(vectors)):
-            emit.store(vector, emit.shifted(base, builder.mul(step, constant(j))))
-        return context.get_dummy_value()
-
-    ints = types.int64
-    return types.void(source, ints, ints, ints, ints, target, ints, ints), generate
+    target = _Square(emit, w.at(at), (down, right), window, spare.at(spare_at))
+    rule, source = partial(taps_rule, size=len(taps)), _frequencies(emit, u, u_at, step)
+    return _gathered(emit, rule, source, target, count, ahead, lambda vector, mask: vector)

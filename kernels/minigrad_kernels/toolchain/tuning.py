@@ -74,7 +74,7 @@ def _file(op, call, candidates, device):
     """Where the choice lies; None where the user has no folder."""
     from .cuda.launch import device_name
 
-    parts = op, call, device_name(device), [(name, kernel.source.key) for name, kernel in candidates.items()]
+    parts = op, call, device_name(device), [(name, kernel.key) for name, kernel in candidates.items()]
     try:
         return user_cache() / "tuned" / f"{op}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.json"
     except RuntimeError:
