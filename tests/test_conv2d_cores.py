@@ -13,7 +13,7 @@ from minigrad_kernels.conv2d import cuda, cuda_tensor, cuda_weight, cuda_weight_
 from minigrad_kernels.conv2d.cuda_plan import TILE_ON_CORES
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain.cuda import report
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from .cases import Output
 from .cases.conv2d import pooled

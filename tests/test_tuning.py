@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.toolchain import tuning
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.cuda import tuning
+from minigrad_kernels.toolchain.modes import capturing
 
 from . import standin
 
 
 def _kernel(key):
-    return SimpleNamespace(source=SimpleNamespace(key=key))
+    return SimpleNamespace(key=key)
 
 
 class Call:
@@ -159,7 +159,7 @@ def test_two_processes_keep_one_file(tmp_path):
     program = """if True:
         import sys
         from pathlib import Path
-        from minigrad_kernels.toolchain import tuning
+        from minigrad_kernels.toolchain.cuda import tuning
         file = Path(sys.argv[1]) / "tuned" / "conv2d-x.json"
         for number in range(200):
             tuning._write(file, sys.argv[2], {sys.argv[2]: number})

@@ -23,7 +23,7 @@ from ..layout import CHANNELS_LAST, FILTER, is_dense
 from ..pool2d import check_windows, max_forward, position_type
 from ..toolchain import backend, implementation, threads
 from ..toolchain.arguments import check_one_kind, check_output, workspace_of
-from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.modes import tf32_mode as tf32
 from ..toolchain.widening import is_half, widened
 from .geometry import as_tuple, output_shape
 from .winograd_mode import mode as winograd

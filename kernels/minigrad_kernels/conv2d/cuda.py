@@ -18,10 +18,9 @@ from ..matmul import cuda_split
 from ..matmul.cuda_split import SUMS
 from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import address, aligned
-from ..toolchain.cuda.rungs import choose
-from ..toolchain.tf32_mode import mode as tf32
-from ..toolchain.tuning import chosen
+from ..toolchain.cuda.memory import address, aligned, choose
+from ..toolchain.cuda.tuning import chosen
+from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_direct
 from .cuda_ladder import RUNGS, TILES, best_of, fits, misfits_of, peers_of, tile_rung_of
 from .cuda_parts import BIAS, QUAD, RELU, RESIDUAL, WIDE

@@ -20,10 +20,9 @@ from ..matmul.cuda_parts import WIDE
 from ..matmul.cuda_split import SUMS
 from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import View, address, aligned
-from ..toolchain.cuda.rungs import choose
-from ..toolchain.tf32_mode import mode as tf32
-from ..toolchain.tuning import chosen
+from ..toolchain.cuda.memory import View, address, aligned, choose
+from ..toolchain.cuda.tuning import chosen
+from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_weight_gemm, cuda_weight_tensor
 from .cuda_plain import THREADS, plain_weight_grad
 from .cuda_weight_direct import DIRECT

@@ -8,8 +8,7 @@ to what those before it left in dx. What leaves the image is left out, so nothin
 
 import numpy as np
 
-from ..toolchain.jobs import plan_cost
-from ..toolchain.product import ROWS, VECTOR_BYTES, Job, make_plan
+from ..toolchain.product import ROWS, VECTOR_BYTES, Job, make_plan, plan_cost
 from .neighbours import Neighbours, neighbours
 from .pixel_plan import input_grad_plan
 from .reads import Reads, Source, filter_order, input_grad_reads, without_border

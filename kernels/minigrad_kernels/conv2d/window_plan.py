@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.jobs import plan_cost
-from ..toolchain.product import ROWS, VECTOR_BYTES, Border, Job, cut, make_plan, pieces
+from ..toolchain.product import ROWS, VECTOR_BYTES, Border, Job, cut, make_plan, pieces, plan_cost
 from . import filter_plan
 from .filter_plan import LARGE_FILTER, LEAST_STEPS, Layout, partial_count, shared_layout
 from .in_place_plan import in_place, layout_in_place

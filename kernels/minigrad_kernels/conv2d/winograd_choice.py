@@ -9,8 +9,7 @@ from functools import lru_cache, partial
 from math import prod
 
 from ..toolchain import alias, threads
-from ..toolchain.jobs import ROWS, plan_cost
-from ..toolchain.product import ALIGNMENT, aligned, flat
+from ..toolchain.product import ALIGNMENT, ROWS, aligned, flat, plan_cost
 from .filter_plan import add_parts
 from .geometry import Geometry, output_shape
 from .pixel_plan import forward_plan, input_grad_plan

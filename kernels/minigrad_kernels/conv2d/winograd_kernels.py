@@ -7,8 +7,11 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 """
 
 from ..toolchain import jit, share, shared
-from ..toolchain.jobs import LOW_ROWS, ROWS
-from ..toolchain.transform import (
+from ..toolchain.product import LOW_ROWS, ROWS
+from ..toolchain.vector import low_tile, narrow_tile, wide_tile
+from .winograd_pieces import FREQUENCIES, SQUARE
+from .winograd_plan import LANES
+from .winograd_transform import (
     gather_filter,
     gather_output,
     spread_filter,
@@ -16,9 +19,6 @@ from ..toolchain.transform import (
     spread_input,
     transpose,
 )
-from ..toolchain.vector import low_tile, narrow_tile, wide_tile
-from .winograd_pieces import FREQUENCIES, SQUARE
-from .winograd_plan import LANES
 
 __all__ = ["correlate", "sum_filter"]
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain.jobs import ROWS, SHARED_WORK, VECTOR_BYTES
+from ..toolchain.product import ROWS, SHARED_WORK, VECTOR_BYTES
 from .filter_plan import partial_count
 from .winograd_pieces import SQUARE
 

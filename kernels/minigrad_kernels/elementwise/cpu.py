@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from ..toolchain import jit, share, shared
-from ..toolchain.draws import BLOCKS, drop
+from .draws import BLOCKS, drop
 
 __all__ = ["RUN", "add_residual", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "philox", "relu", "relu_grad"]
 

@@ -11,7 +11,7 @@ from ..checked import Call, Checked, layouts
 from ..errors import KindError, ShapeError
 from ..toolchain import implementation, threads
 from ..toolchain.arguments import check_one_kind, check_output, workspace_of
-from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.modes import tf32_mode as tf32
 from ..toolchain.widening import is_half, on_cuda, widened
 
 __all__ = ["forward", "output_shape", "workspace"]

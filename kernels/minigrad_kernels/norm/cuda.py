@@ -14,8 +14,7 @@ from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..errors import ShapeError
 from ..softmax.cuda_parts import THREADS, bits_of, blocks_of
-from ..toolchain.cuda.memory import VECTOR, address, aligned
-from ..toolchain.cuda.rungs import choose
+from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
 from . import cuda_plain, cuda_rows, cuda_totals, cuda_vector, cuda_vector_grads
 
 __all__ = [

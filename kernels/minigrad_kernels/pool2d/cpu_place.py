@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..toolchain import clear, elements, flat, jit, share, shared
-from ..toolchain.lanes import LANES, add_windows, place_windows
-from ..toolchain.pooling import run_from, taps_inside
+from ..toolchain.pooling import LANES, add_windows, place_windows, run_from, taps_inside
 from .geometry import PARTS
 
 __all__ = ["FEW", "max_input_grad", "max_relu_input_grad"]

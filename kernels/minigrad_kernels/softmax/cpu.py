@@ -8,7 +8,7 @@ for cross_entropy_total and its gradient: they write nothing where a target is n
 import numpy as np
 
 from ..toolchain import clear, copy, elements, flat, jit, share, shared, stack_array
-from ..toolchain.rows import row_shift
+from ..toolchain.lines import row_shift
 from .cpu_parts import BLOCK, block, blocks, exps, exps_of_rows, logs, shift, sum_of, sums_of_exps
 from .plan import FEW, SMALL, alone
 

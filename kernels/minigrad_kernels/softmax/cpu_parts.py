@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from ..toolchain import flat, jit, stack_array
-from ..toolchain.rows import row_greatest, row_shift, row_sum
-from ..toolchain.scalars import wide
+from ..toolchain.emit import wide
+from ..toolchain.lines import row_greatest, row_shift, row_sum
 from . import maths
 
 __all__ = ["BLOCK", "block", "blocks", "exps", "exps_of_rows", "logs", "shift", "sum_of", "sums_of_exps"]

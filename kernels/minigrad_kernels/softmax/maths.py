@@ -10,7 +10,7 @@ Source  Cody and Waite 1980, "Software manual for the elementary functions"; coe
 import numpy as np
 
 from ..toolchain import jit
-from ..toolchain.scalars import fma
+from ..toolchain.emit import fma
 
 __all__ = ["exp", "log"]
 

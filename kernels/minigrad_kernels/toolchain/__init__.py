@@ -7,8 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import KindError
-from .cpu import alias, elements, jit, set_threads, threads
-from .team import share, shared
+from .cpu import alias, elements, jit, set_threads, share, shared, threads
 
 __all__ = [
     "add", "alias", "array_at", "backend", "clear", "copy", "elements", "flat", "implementation", "jit",

@@ -110,8 +110,13 @@ class Value:
     Integers are signed in comparisons and divisions, and unsigned in shifts. A NaN compares as False.
     """
 
-    def __init__(self, emit, value):
-        self.emit, self.value, self.type = emit, value, value.type
+    def __init__(self, builder, value, flags=()):
+        """value: of llvmlite; flags: of operations on floating numbers"""
+        self.builder, self.value, self.type, self.flags = builder, value, value.type, flags
+
+    def like(self, value):
+        """Another value of the same code."""
+        return Value(self.builder, value, self.flags)
 
     def _pair(self, other):
         """The values of both, of one type."""
@@ -128,14 +133,14 @@ class Value:
     def _with(self, other, name):
         a, b = self._pair(other)
         if isinstance(_element(a.type), ir.IntType):
-            return Value(self.emit, getattr(self.emit.builder, name)(a, b))
-        return Value(self.emit, getattr(self.emit.builder, f"f{name}")(a, b, flags=self.emit.flags))
+            return self.like(getattr(self.builder, name)(a, b))
+        return self.like(getattr(self.builder, f"f{name}")(a, b, flags=self.flags))
 
     def _is(self, sign, other):
         a, b = self._pair(other)
         whole = isinstance(_element(a.type), ir.IntType)
-        compare = self.emit.builder.icmp_signed if whole else self.emit.builder.fcmp_ordered
-        return Value(self.emit, compare(sign, a, b))
+        compare = self.builder.icmp_signed if whole else self.builder.fcmp_ordered
+        return self.like(compare(sign, a, b))
 
     __add__ = __radd__ = lambda self, other: self._with(other, "add")
     __sub__ = lambda self, other: self._with(other, "sub")
@@ -156,16 +161,16 @@ class Value:
 
     def is_below(self, other):
         """Whether this is less than another integer, both without a sign."""
-        return Value(self.emit, self.emit.builder.icmp_unsigned("<", *self._pair(other)))
+        return self.like(self.builder.icmp_unsigned("<", *self._pair(other)))
 
     def is_nan(self):
-        return Value(self.emit, self.emit.builder.fcmp_unordered("uno", self.value, self.value))
+        return self.like(self.builder.fcmp_unordered("uno", self.value, self.value))
 
     def where(self, condition, other):
         """This where the condition holds, else the other."""
         if getattr(condition.type, "count", 1) < getattr(self.type, "count", 1):
             condition = condition.splat(self.type.count)
-        return Value(self.emit, self.emit.builder.select(condition.value, *self._pair(other)))
+        return self.like(self.builder.select(condition.value, *self._pair(other)))
 
     def rounded(self, element):
         """The same with elements of another floating type."""
@@ -173,12 +178,12 @@ class Value:
         if before == element:
             return self
         kind = ir.VectorType(element, self.type.count) if isinstance(self.type, ir.VectorType) else element
-        cast = self.emit.builder.fpext if element == ir.DoubleType() else self.emit.builder.fptrunc
-        return Value(self.emit, cast(self.value, kind))
+        cast = self.builder.fpext if element == ir.DoubleType() else self.builder.fptrunc
+        return self.like(cast(self.value, kind))
 
     def low(self, kind):
         """The lower bits of an integer, or of a vector of them, as a type of so few."""
-        return self if self.type == kind else Value(self.emit, self.emit.builder.trunc(self.value, kind))
+        return self if self.type == kind else self.like(self.builder.trunc(self.value, kind))
 
     # ---- lanes ------------------------------------------------------------------------------------
 
@@ -187,15 +192,15 @@ class Value:
         other = ir.Constant(self.type, ir.Undefined) if other is None else other.value
         places = list(places)
         order = ir.Constant(ir.VectorType(LANE, len(places)), places)
-        return Value(self.emit, self.emit.builder.shuffle_vector(self.value, other, order))
+        return self.like(self.builder.shuffle_vector(self.value, other, order))
 
     def splat(self, lanes):
         """The number in all lanes; a vector as it is."""
         if isinstance(self.type, ir.VectorType):
             return self
         nothing = ir.Constant(ir.VectorType(self.type, lanes), ir.Undefined)
-        one = self.emit.builder.insert_element(nothing, self.value, ir.Constant(LANE, 0))
-        return Value(self.emit, one).shuffled(None, [0] * lanes)
+        one = self.builder.insert_element(nothing, self.value, ir.Constant(LANE, 0))
+        return self.like(one).shuffled(None, [0] * lanes)
 
     def folded(self, join):
         """The lanes joined in halves, 0 and n/2, 1 and n/2 + 1 ..., then again, until there is one."""
@@ -203,7 +208,7 @@ class Value:
         while lanes > 1:
             lanes //= 2
             vector = join(*(vector.shuffled(None, range(first, first + lanes)) for first in (0, lanes)))
-        return Value(self.emit, self.emit.builder.extract_element(vector.value, ir.Constant(LANE, 0)))
+        return self.like(self.builder.extract_element(vector.value, ir.Constant(LANE, 0)))
 
     def sum(self):
         return self.folded(lambda a, b: a + b)
@@ -232,7 +237,7 @@ class Variable:
         self.set(value)
 
     def get(self):
-        return Value(self.emit, self.emit.builder.load(self.slot))
+        return self.emit.value(self.emit.builder.load(self.slot))
 
     def set(self, value):
         self.emit.builder.store(value.value, self.slot)
@@ -243,17 +248,17 @@ class Array:
 
     def __init__(self, emit, kind, value):
         structure = emit.context.make_array(kind)(emit.context, emit.builder, value)
-        self.emit, self.data, self.count = emit, structure.data, Value(emit, structure.nitems)
+        self.emit, self.data, self.count = emit, structure.data, emit.value(structure.nitems)
         self.element, self.size = emit.context.get_value_type(kind.dtype), kind.dtype.bitwidth // 8
         self.vector = ir.VectorType(self.element, emit.lanes)
 
     def at(self, offset):
         """The address of an element, in bytes."""
-        return Value(self.emit, self.emit.builder.ptrtoint(self.data, INT)) + offset * self.size
+        return self.emit.value(self.emit.builder.ptrtoint(self.data, INT)) + offset * self.size
 
     def __getitem__(self, offset):
         """An element."""
-        return Value(self.emit, self.emit.builder.load(self.emit.builder.gep(self.data, [offset.value])))
+        return self.emit.value(self.emit.builder.load(self.emit.builder.gep(self.data, [offset.value])))
 
     def load(self, offset, mask=None):
         """The vector from an offset on; lanes outside the mask are 0 and touch no memory."""
@@ -285,22 +290,25 @@ class Emitter:
         if isinstance(kind, types.Array):
             return Array(self, kind, value)
         if isinstance(kind, types.BaseTuple):
-            return [Value(self, self.builder.extract_value(value, k)) for k in range(len(kind))]
-        return Value(self, value)
+            return [self.value(self.builder.extract_value(value, k)) for k in range(len(kind))]
+        return self.value(value)
+
+    def value(self, value):
+        return Value(self.builder, value, self.flags)
 
     # ---- numbers and vectors ----------------------------------------------------------------------
 
     def number(self, value):
         """An integer of 64 bits."""
-        return Value(self, ir.Constant(INT, value))
+        return self.value(ir.Constant(INT, value))
 
     def filled(self, number, kind=None):
         """A vector of a constant."""
-        return Value(self, _constant(kind or self.vector, number))
+        return self.value(_constant(kind or self.vector, number))
 
     def counting(self, first=0):
         """The integers first, first + 1, ... in the lanes."""
-        return Value(self, ir.Constant(ir.VectorType(INT, self.lanes), list(range(first, first + self.lanes))))
+        return self.value(ir.Constant(ir.VectorType(INT, self.lanes), list(range(first, first + self.lanes))))
 
     def minimum(self, a, b):
         return a.where(a < b, b)
@@ -316,7 +324,7 @@ class Emitter:
         """
         if REGISTER is None:
             return value
-        return Value(self, self.builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value.value], False))
+        return self.value(self.builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value.value], False))
 
     def fence(self, variables):
         """Finish the sums in some variables before what follows is loaded: an empty assembly that touches them.
@@ -327,7 +335,7 @@ class Emitter:
             value = variable.get().value
             kind = ir.FunctionType(value.type, [value.type])
             passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)
-            variable.set(Value(self, passed))
+            variable.set(self.value(passed))
 
     # ---- memory -----------------------------------------------------------------------------------
 
@@ -339,9 +347,9 @@ class Emitter:
         kind = kind or self.vector
         pointer, size = self._pointer(address, kind), _bytes(kind)
         if mask is None:
-            return Value(self, self.builder.load(pointer, align=size))
+            return self.value(self.builder.load(pointer, align=size))
         arguments = [pointer, ir.Constant(LANE, size), mask.value, ir.Constant(kind, None)]
-        return Value(self, self._masked("load", kind, kind, arguments))
+        return self.value(self._masked("load", kind, kind, arguments))
 
     def store(self, value, address, mask=None):
         pointer, size = self._pointer(address, value.type), _bytes(value.type)
@@ -370,7 +378,7 @@ class Emitter:
         """The address of two vectors of zeros."""
         memory = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
         zeros = cgutils.global_constant(self.builder.module, "minigrad_zeros", memory)
-        return Value(self, self.builder.ptrtoint(zeros, INT))
+        return self.value(self.builder.ptrtoint(zeros, INT))
 
     # ---- what runs, and how often -----------------------------------------------------------------
 
@@ -379,7 +387,7 @@ class Emitter:
         """A with block that is run for the numbers from start, or 0, to count, which it gives."""
         start = start and start.value
         with cgutils.for_range(self.builder, count.value, start=start, intp=INT) as loop:
-            yield Value(self, loop.index)
+            yield self.value(loop.index)
 
     def if_then(self, condition):
         return self.builder.if_then(condition.value)

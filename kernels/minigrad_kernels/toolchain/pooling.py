@@ -13,11 +13,11 @@ import numpy as np
 from llvmlite import ir
 
 from .cpu import jit
-from .emit import INT, TILE, Value, emitted
+from .emit import INT, TILE, emitted
 
 __all__ = [
-    "LANES", "NO_WINDOWS", "Windows", "add_quotient", "add_windows", "max_images", "max_windows", "mean_window",
-    "place_windows", "run_from", "taps_inside",
+    "LANES", "NO_WINDOWS", "Windows", "add_quotient", "add_windows", "max_images", "max_row", "max_windows",
+    "mean_window", "place_windows", "run_from", "taps_inside",
 ]  # fmt: skip
 
 LANES = 16  # two or four registers where vectors are shorter
@@ -29,8 +29,8 @@ def _under_mask(emit, count, body):
     def run(mask):
         if mask is not None and TILE.free_masks:
             bits = ir.IntType(LANES)
-            number = Value(emit, emit.builder.zext(emit.builder.bitcast(mask.value, bits), INT))
-            mask = Value(emit, emit.builder.bitcast(emit.hidden(number).low(bits).value, mask.type))
+            number = emit.value(emit.builder.zext(emit.builder.bitcast(mask.value, bits), INT))
+            mask = emit.value(emit.builder.bitcast(emit.hidden(number).low(bits).value, mask.type))
         body(mask)
 
     emit.under_mask(count, run)
@@ -202,7 +202,7 @@ def run_from(j, count, size, taps, stride, padding, dilation, channels):
 
 
 @jit
-def _max_row(x, image, i, at, windows, out, positions):
+def max_row(x, image, i, at, windows, out, positions):
     """The windows of row i of the image that lies in x from `image` on; results from `at` on."""
     height, width, channels = windows[8], windows[9], windows[12]
     top = i * windows[2] - windows[4]
@@ -227,4 +227,4 @@ def max_images(x, start, first, end, windows, out, positions):
     for image in range(first, end):
         for i in range(windows[10]):
             at = (image * windows[10] + i) * row
-            _max_row(x, start + (image - first) * size, i, at, windows, out, positions)
+            max_row(x, start + (image - first) * size, i, at, windows, out, positions)

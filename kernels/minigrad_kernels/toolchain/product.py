@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .cpu import alias, elements, jit, threads
+from .cpu import Memory, alias, elements, jit, share, shared, threads
 from .emit import TILE
 from .packing import copy_block, pack
 from .pooling import NO_WINDOWS, max_images
-from .team import share, shared
 from .vector import channel_tile, dot_tile, low_tile, narrow_tile, wide_tile
 
 __all__ = [
@@ -242,27 +241,19 @@ def _gather_product(
             _pack(b, b_offset, job, b_taps, width, panel, place)
             b_offset = place - panel_taps[tap]
         whole = end - rest if wide and rest <= 2 * LOW_ROWS else end
+        after = (
+            end, bias, bias_offset, source, a_taps, taps, b_offset, tap, tap_end, length, a_step, b_step, width,
+            accumulate, relu,
+        )  # fmt: skip
         for row in range(job[ROW], whole, ROWS):
             if wide:
-                wide_tile(
-                    a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                    b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
-                )  # fmt: skip
+                wide_tile(a, a_rows, start, c, c_rows, c_offset, row, *after)
             elif job[FORM] == CHANNELS:
-                channel_tile(
-                    a, a_rows, start + column, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                    b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
-                )  # fmt: skip
+                channel_tile(a, a_rows, start + column, c, c_rows, c_offset, row, *after)
             else:
-                narrow_tile(
-                    a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                    b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
-                )  # fmt: skip
+                narrow_tile(a, a_rows, start, c, c_rows, c_offset, row, *after)
         for row in range(whole, end, LOW_ROWS):
-            low_tile(
-                a, a_rows, start, c, c_rows, c_offset, row, end, bias, bias_offset, source, a_taps, taps,
-                b_offset, tap, tap_end, length, a_step, b_step, width, accumulate, relu,
-            )  # fmt: skip
+            low_tile(a, a_rows, start, c, c_rows, c_offset, row, *after)
         column += width
 
 
@@ -367,17 +358,5 @@ def memory(array):
     reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
     start = sum(min(0, step) for step in reach)
     span = sum(abs(step) for step in reach) // array.itemsize + 1
-    return np.asarray(_Span(array, start, span)), -start // array.itemsize
-
-
-class _Span:
-    """A door to all the memory between the lowest and the highest element of an array, which it keeps alive."""
-
-    def __init__(self, array, start, span):
-        self.array = array
-        place = (array.ctypes.data + start, False)
-        self.__array_interface__ = array.__array_interface__ | {
-            "data": place,
-            "shape": (span,),
-            "strides": None,
-        }
+    whole = {"data": (array.ctypes.data + start, False), "shape": (span,), "strides": None}
+    return np.asarray(Memory(array, **whole)), -start // array.itemsize

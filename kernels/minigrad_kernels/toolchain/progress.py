@@ -2,7 +2,7 @@
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = ["compiling", "listen", "name_of"]
 
@@ -35,7 +35,7 @@ def compiling(function):
     global _count, _seconds
     _count += 1
     name, start = name_of(function), time.perf_counter()
-    shown = _seconds > PATIENCE and not _listeners and _is_terminal(sys.stderr)
+    shown = _seconds > PATIENCE and not _listeners and sys.stderr and not sys.stderr.closed and sys.stderr.isatty()
     if shown:
         _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
     try:
@@ -49,16 +49,7 @@ def compiling(function):
             listener(name, seconds)
 
 
-def _is_terminal(stream):
-    try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # closed
-        return False
-
-
 def _write(text):
-    try:
+    with suppress(OSError):  # nobody reads it any more: no reason to stop compiling
         sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError:  # nobody reads it any more: no reason to stop compiling
-        return

@@ -16,7 +16,7 @@ from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_st
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
-from ..capture import capturing
+from ..modes import capturing
 from .compiler import NoCompilerError
 from .kernel import SPECIFIC
 

@@ -17,8 +17,8 @@ import statistics
 
 import numpy as np
 
-from .cache import user_cache
-from .capture import capturing
+from ..cache import replace, user_cache
+from ..modes import capturing
 
 __all__ = ["chosen"]
 
@@ -61,7 +61,7 @@ def chosen(op, call, candidates, start, like):
 
 def _median(start):
     """Milliseconds."""
-    from .cuda.launch import milliseconds
+    from .launch import milliseconds
 
     start()
     return statistics.median([milliseconds(start) for _ in range(RUNS)])
@@ -72,7 +72,7 @@ def _median(start):
 
 def _file(op, call, candidates, device):
     """Where the choice lies; None where the user has no folder."""
-    from .cuda.launch import device_name
+    from .launch import device_name
 
     parts = op, call, device_name(device), [(name, kernel.key) for name, kernel in candidates.items()]
     try:
@@ -92,8 +92,6 @@ def _read(file, candidates):
 
 def _write(file, name, times):
     """Keep a choice. A folder that cannot be written to means no cache, not an error."""
-    from .cache import replace
-
     try:
         if file is not None:
             replace(file, json.dumps({"fastest": name, "milliseconds": times}).encode())

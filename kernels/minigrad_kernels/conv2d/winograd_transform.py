@@ -39,8 +39,8 @@ from functools import partial
 
 from llvmlite import ir
 
-from .emit import INT, Value, emitted
-from .packing import transpose
+from ..toolchain.emit import INT, emitted
+from ..toolchain.packing import transpose
 
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
 
@@ -187,7 +187,7 @@ def _gathered(emit, rule, source, target, count, ahead, finish):
 
     emit.under_mask(count, body)
     spoilt = emit.builder.bitcast(watched.get().is_nan().value, ir.IntType(emit.lanes))
-    return Value(emit, emit.builder.zext(Value(emit, spoilt).equals(0).value, INT))
+    return emit.value(emit.builder.zext(emit.value(spoilt).equals(0).value, INT))
 
 
 @emitted(contract=True, result=lambda m, m_at, *_: m_at)

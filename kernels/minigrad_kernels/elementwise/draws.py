@@ -6,7 +6,7 @@ words need no more than the lower halves of 64-bit lanes.
 
 from llvmlite import ir
 
-from .emit import LANE, emitted
+from ..toolchain.emit import LANE, emitted
 
 __all__ = ["BLOCKS", "drop"]
 

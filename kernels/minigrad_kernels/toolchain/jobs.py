@@ -1,1 +1,0 @@
-from .product import *  # noqa: F403

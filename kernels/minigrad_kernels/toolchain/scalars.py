@@ -1,1 +1,0 @@
-from .emit import fma, wide  # noqa: F401

@@ -1,1 +1,0 @@
-from .packing import SIDE, turn  # noqa: F401
