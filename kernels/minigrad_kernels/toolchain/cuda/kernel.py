@@ -83,6 +83,7 @@ class Kernel:
         self.function, self.name, self.threads, self.opcodes = function, name, threads, tuple(opcodes)
         self.signature = _parameters(name, signature)
         self.parameters = tuple(_flat(self.signature))
+        self._has_arrays = len(self.parameters) > len(self.signature)
         self.bounds = (threads, blocks) if blocks else threads
         self.architectures = (lowest,) if lowest in SPECIFIC else ARCHITECTURES[ARCHITECTURES.index(lowest) :]
         self.declared = time.time()
@@ -167,11 +168,11 @@ class Kernel:
 
         Errors  TypeError for what is no array of as many axes as the signature says
         """
-        if len(arguments) != len(self.signature) or self.parameters == self.signature:
+        if not self._has_arrays or len(arguments) != len(self.signature):
             return arguments
         found = []
         for (name, kind), argument in zip(self.signature, arguments, strict=True):
-            found += self._fields(name, kind, argument) if kind.endswith("]") else [argument]
+            found += self._fields(name, kind, argument) if kind[-1] == "]" else [argument]
         return found
 
     def _fields(self, name, kind, argument):
