@@ -1,13 +1,14 @@
 """Pooling on the CPU: every thread owns rows of the result, and vectors hold neighbouring channels.
 
-Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in toolchain/pooling.py.
+Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in cpu_windows.py.
 """
 
 import numpy as np
 
 from ..toolchain import jit, share, shared
-from ..toolchain.pooling import LANES, add_quotient, max_windows, mean_window, run_from, taps_inside
+from ..toolchain.pooling import run_from, taps_inside
 from .cpu_place import FEW, max_input_grad, max_relu_input_grad
+from .cpu_windows import LANES, add_quotient, max_windows, mean_window
 
 __all__ = [
     "average_forward",

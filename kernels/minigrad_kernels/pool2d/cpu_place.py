@@ -10,7 +10,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..toolchain import clear, elements, flat, jit, share, shared
-from ..toolchain.pooling import LANES, add_windows, place_windows, run_from, taps_inside
+from ..toolchain.pooling import run_from, taps_inside
+from .cpu_windows import LANES, add_windows, place_windows
 from .geometry import PARTS
 
 __all__ = ["FEW", "max_input_grad", "max_relu_input_grad"]

@@ -16,14 +16,14 @@ from .cpu import jit
 from .emit import INT, TILE, emitted
 
 __all__ = [
-    "LANES", "NO_WINDOWS", "Windows", "add_quotient", "add_windows", "max_images", "max_row", "max_windows",
-    "mean_window", "place_windows", "run_from", "taps_inside",
+    "LANES", "NO_WINDOWS", "Windows", "each_tap", "each_window", "max_images", "max_row", "max_windows", "run_from",
+    "taps_inside", "under_channels",
 ]  # fmt: skip
 
 LANES = 16  # two or four registers where vectors are shorter
 
 
-def _under_mask(emit, count, body):
+def under_channels(emit, count, body):
     """body(mask), see Emitter, of a mask made once: the compiler would rather compare again in each turn of a loop."""
 
     def run(mask):
@@ -36,7 +36,7 @@ def _under_mask(emit, count, body):
     emit.under_mask(count, run)
 
 
-def _each_tap(emit, taps, steps, corner, visit):
+def each_tap(emit, taps, steps, corner, visit):
     """visit(offset, p, q) for all taps p0 <= p < p1 and q0 <= q < q1; windows of 2x2 have no loop."""
     (p0, p1, q0, q1), (down, right) = taps, steps
     usual = [bound.equals(value) for bound, value in zip(taps, (0, 2, 0, 2), strict=True)]
@@ -52,7 +52,7 @@ def _each_tap(emit, taps, steps, corner, visit):
                 visit(row + q * right, p, q)
 
 
-def _each_window(emit, count, places, visit):
+def each_window(emit, count, places, visit):
     """visit(place...) so many times; places: (first, step) of each place."""
     slots = [emit.variable(first) for first, _ in places]
     with emit.loop(count):
@@ -82,80 +82,12 @@ def max_windows(emit, x, corner, taps, steps, width, out, positions, at, run, co
             best.set(v.where(take, old))
             chosen.set(number(p, q).where(take, chosen.get()))
 
-        _each_tap(emit, taps, steps, corner, visit)
+        each_tap(emit, taps, steps, corner, visit)
         out.store(best.get(), at, mask)
         positions.store(chosen.get(), at, mask)
 
     places = (corner, across), (at, along)
-    _under_mask(emit, count, lambda mask: _each_window(emit, windows, places, functools.partial(greatest, mask)))
-
-
-@emitted(lanes=LANES, numbers="divisor")
-def mean_window(emit, x, corner, taps, steps, divisor, out, at, count):
-    """The sum of a window, see max_windows, over a divisor of the element type."""
-
-    def mean(mask):
-        total = emit.variable(emit.filled(0))
-        _each_tap(emit, taps, steps, corner, lambda offset, p, q: total.set(total.get() + x.load(offset, mask)))
-        out.store(total.get() / divisor, at, mask)
-
-    _under_mask(emit, count, mean)
-
-
-def _place(adds):
-    """place_windows, see below, and for windows that overlap add_windows."""
-
-    @emitted(lanes=LANES)
-    def place(
-        emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count,
-    ):  # fmt: skip
-        windows, across, along = run
-        total = emit.variable(emit.filled(0, sums.vector))
-
-        def spread(mask, corner, at):
-            closed = out.load(at, mask) <= 0
-            share = g.load(at, mask)
-            share, chosen = emit.filled(0).where(closed & rectified, share), positions.load(at, mask)
-
-            def visit(offset, p, q):
-                tap = (p * width + q).low(positions.element)
-                here = share.where(chosen.equals(tap), emit.filled(0))
-                dx.store(dx.load(offset, mask) + here if adds else here, offset, mask)
-
-            _each_tap(emit, taps, steps, corner, visit)
-            if not adds:  # else they have just been read
-                ahead(corner)
-            total.set(total.get() + share)
-
-        def ahead(corner):
-            """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
-            later = corner + taps[1] * 2 * steps[0]
-            emit.fetch(dx.at(later), True)
-            emit.fetch(dx.at(later + steps[0]), True)
-
-        def body(mask):
-            with emit.if_then(wanted):
-                total.set(sums.load(first, mask))
-            _each_window(emit, windows, ((corner, across), (at, along)), functools.partial(spread, mask))
-            with emit.if_then(wanted):
-                sums.store(total.get(), first, mask)
-
-        _under_mask(emit, count, body)
-
-    return place
-
-
-# Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere. Where
-# rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
-place_windows = _place(adds=False)
-add_windows = _place(adds=True)  # the same for windows that overlap: it adds
-
-
-@emitted(lanes=LANES, numbers="divisor")
-def add_quotient(emit, g, source, divisor, dx, at, count):
-    """dx[at:] += g[source:] / divisor, a number of the element type."""
-    add = lambda mask: dx.store(dx.load(at, mask) + g.load(source, mask) / divisor, at, mask)
-    _under_mask(emit, count, add)
+    under_channels(emit, count, lambda mask: each_window(emit, windows, places, functools.partial(greatest, mask)))
 
 
 # ---- max pooling of images that lie in scratch memory, for product.py: the same steps as those of pool2d -------------

@@ -1,4 +1,4 @@
-"""CUDA kernels written in Python: declared (kernel), compiled (compiler, passes), kept (cache), started (launch)."""
+"""CUDA kernels written in Python: declared (kernel), compiled (compiler), named (keys), kept (cache), started (launch)."""
 
 import warnings
 
