@@ -28,10 +28,8 @@ In other versions cpu.py does without this module: it compiles in Numba's own wa
 """
 
 import functools
-import gc
 import inspect
 import os
-from contextlib import contextmanager
 
 import llvmlite.binding
 import numba
@@ -206,7 +204,7 @@ class _EntryCompiler(_Compiler):
     library = _EntryLibrary
 
     def compile_extra(self, function):
-        with progress.compiling(function), _no_collection():
+        with progress.compiling(function), progress.no_collection():
             return super().compile_extra(function)
 
 
@@ -216,18 +214,6 @@ class _PartCompiler(_Compiler):
     def define_pipelines(self):
         self.state.flags.no_compile = self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
-
-
-@contextmanager
-def _no_collection():
-    """Numba makes millions of objects: to look through them again and again meanwhile costs a tenth."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 class Part(CPUDispatcher):

@@ -17,7 +17,6 @@ is kept, by the user's cache or an archive, runs all the same.
 """
 
 import functools
-import gc
 import linecache
 import os
 import platform
@@ -30,6 +29,7 @@ from llvmlite import ir
 from llvmlite.ir import values
 
 from ...errors import StateError
+from ..progress import no_collection
 from .intrinsics import UNROLL
 
 __all__ = ["INSTALL", "Binary", "NoCompilerError", "compiler_versions", "link", "missing", "to_ptx"]
@@ -128,15 +128,11 @@ def to_ptx(name, function, types, bounds, architecture):
     signature = kinds.void(*(_numba_type(text) for text in types))
     lines = bool(linecache.getlines(function.__code__.co_filename))  # none for what was typed at a prompt
     options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=lines, launch_bounds=bounds)
-    collects = gc.isenabled()
-    gc.disable()  # it takes a quarter of the time, and finds little
     try:
-        library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
+        with no_collection():
+            library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
     except Exception as error:  # of typing, of lowering, of bytecode: they have no base in common
         raise StateError(f"{name}: Numba refuses it: {error}") from error
-    finally:
-        if collects:
-            gc.enable()
     entry = library._entry_name
     restrict(library.get_function(entry))
     unit = CompilationUnit({"arch": architecture.replace("sm_", "compute_"), "opt": 3})
