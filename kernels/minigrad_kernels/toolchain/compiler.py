@@ -9,7 +9,7 @@ network takes twice as long.
 Parts and entries are dispatchers of Numba with a compiler of their own, which Numba documents (CompilerBase). The work
 of a shared kernel goes to Numba's pool of threads, which Numba hands only to its own parallel loops: their compilation
 takes twice as long and gives nothing that one thread can run. So the few instructions that hand a function to the pool
-are emitted here. The address of the pool's door is an argument, 0 for no team: compiled code holds no address, and none
+are emitted here. The address of the pool's function is an argument, 0 for no team: compiled code holds no address, and none
 is looked up by a process that needs one thread.
 
 These internals are used beside it, as they are in the versions of NUMBA, from 0.62 on:
@@ -21,7 +21,8 @@ These internals are used beside it, as they are in the versions of NUMBA, from 0
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
     llvmlite            ffi.lib._lock, around each call of LLVM
     flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
-    numba_parallel_for  the door of the pool: a symbol, and its eight arguments. Where it is missing one thread works
+    numba_parallel_for  the function of the pool: a symbol, and its eight arguments. Where it is missing one thread works
+    np.arrayobj         make_array, populate_array: the record of an array, in emit.py and memory.py
     np.ufunc.parallel   _get_num_threads and _set_num_threads; where they are missing, the public ones that are slower
 
 In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
@@ -268,7 +269,7 @@ class _Cache:
 
 @functools.cache
 def pool():
-    """Numba's pool of threads, started by the first call: (the address of its door, how many take part, set that).
+    """Numba's pool of threads, started by the first call: (the address of its function, how many take part, set that).
 
     The functions are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each
     time. The address is 0 in a version of Numba that keeps its pool elsewhere.
@@ -284,8 +285,8 @@ def pool():
 def entry_of(function):
     """The entry (door, threads, shares, arguments of the kernel) of a shared kernel.
 
-    It is called for every share (number, shares) of the work: by threads of the pool whose door this is the address
-    of, or one after another where it is 0.
+    It is called for every share (number, shares) of the work: by threads of the pool, whose function lies at `door`,
+    or one after another where that is 0.
     """
     names = ", ".join(list(inspect.signature(function).parameters)[1:])
     known = {"__name__": function.__module__, "_body": Part(function), "_spread": _spread}

@@ -161,7 +161,7 @@ def set_threads(n):
 
 
 def in_team(call, n, *arguments):
-    """call(door of the pool, n threads, ...) under the lock of the process; on one thread if there is no pool."""
+    """call(address of the pool's function, n threads, ...) under the lock of the process; on one thread if there is no pool."""
     with _team_lock:
         own = linker()
         if own is None:
@@ -200,7 +200,7 @@ class shared:
 
     @functools.cached_property
     def entry(self):
-        """What Python calls: (door of the pool, threads, number of shares, arguments of the kernel)."""
+        """What Python calls: (address of the pool's function, threads, number of shares, arguments of the kernel)."""
         if linker() is None:
             return _one_after_another(Kernel(self.function))
         return linker().entry_of(self.function)

@@ -1,6 +1,7 @@
-"""Copies a block of B into a panel: rows of two vectors side by side, in the order in which a tile reads them.
+"""Copies of blocks: as they are, turned over in vector registers, and as a panel of a product's right factor B.
 
-A tile reads two vectors of each row of B. Where rows lie far apart these meet in few sets of the nearest cache, each
+A panel has rows of two vectors side by side, in the order in which a tile of vector.py reads them. A tile reads two
+vectors of each row of B. Where rows lie far apart these meet in few sets of the nearest cache, each
 on a page of its own; a panel has neither fault, and serves all rows of A. It also turns a B whose sums run along
 memory, which no gather tile could read.
 """
