@@ -9,8 +9,8 @@ network takes twice as long.
 Parts and entries are dispatchers of Numba with a compiler of their own, which Numba documents (CompilerBase). The work
 of a shared kernel goes to Numba's pool of threads, which Numba hands only to its own parallel loops: their compilation
 takes twice as long and gives nothing that one thread can run. So the few instructions that hand a function to the pool
-are emitted here. The address of the pool's function is an argument, 0 for no team: compiled code holds no address, and none
-is looked up by a process that needs one thread.
+are emitted here. The address of the pool's function is an argument, 0 for no team: compiled code holds no address, and
+none is looked up by a process that needs one thread.
 
 These internals are used beside it, as they are in the versions of NUMBA, from 0.62 on:
 
@@ -21,7 +21,7 @@ These internals are used beside it, as they are in the versions of NUMBA, from 0
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
     llvmlite            ffi.lib._lock, around each call of LLVM
     flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
-    numba_parallel_for  the function of the pool: a symbol, and its eight arguments. Where it is missing one thread works
+    numba_parallel_for  the pool's function: a symbol, and its eight arguments. Where it is missing one thread works
     np.arrayobj         make_array, populate_array: the record of an array, in emit.py and memory.py
     np.ufunc.parallel   _get_num_threads and _set_num_threads; where they are missing, the public ones that are slower
 
