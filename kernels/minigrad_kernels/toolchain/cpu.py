@@ -161,7 +161,7 @@ def set_threads(n):
 
 
 def in_team(call, n, *arguments):
-    """call(address of the pool's function, n threads, ...) under the lock of the process; 0 and 1 thread without a pool."""
+    """call(address of the pool's function, n threads, ...) under a lock of the process; without a pool (0, 1, ...)."""
     with _team_lock:
         own = linker()
         if own is None:
