@@ -18,7 +18,7 @@ from minigrad import Tensor, amp, data, device, nn, ops, optim
 from minigrad.core.tape import grad
 from minigrad.train import fit
 from minigrad_kernels.conv2d import winograd_plan
-from minigrad_kernels.toolchain import cpu, jobs, set_threads, team
+from minigrad_kernels.toolchain import cpu, product, set_threads
 from tests.op_cases import all_ops, away, classes, positive, real, sample
 from tests.optim_parts import RULES
 
@@ -29,8 +29,8 @@ THREADS = [1, 2, 4]
 
 def share_everything():
     """Hand all work to all threads, however little it is. For a process that does nothing else."""
-    team.shared.alone = team.shared.__call__
-    jobs.SHARED_WORK = winograd_plan.SHARED_WORK = 0
+    cpu.shared.alone = cpu.shared.__call__
+    product.SHARED_WORK = winograd_plan.SHARED_WORK = 0
 
 
 # ---- ops -------------------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ def count_teams():
         entered.append(None)
         return enter(*arguments)
 
-    team.in_team = counted
+    cpu.in_team = counted
     return entered
 
 

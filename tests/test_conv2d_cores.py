@@ -12,7 +12,7 @@ from minigrad_kernels import conv2d, interpreter
 from minigrad_kernels.conv2d import cuda, cuda_tensor, cuda_weight
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain.cuda import report
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from .cases import Output
 from .cases.conv2d import pooled

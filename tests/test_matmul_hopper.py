@@ -8,7 +8,7 @@ from minigrad_kernels import interpreter
 from minigrad_kernels.errors import ShapeError, StateError
 from minigrad_kernels.interpreter.tensor_map import TensorMap, decode, encode
 from minigrad_kernels.matmul import cuda
-from minigrad_kernels.toolchain.cuda import tensor_map
+from minigrad_kernels.matmul import cuda_hopper as tensor_map
 
 from . import standin
 

@@ -13,7 +13,7 @@ import pytest
 from minigrad_kernels import interpreter, matmul
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.matmul import cuda, cuda_tensor_plan, plan
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from .cases import Output
 from .cases.matmul import backwards, repeated, row, spread, transposed

@@ -11,7 +11,7 @@ from minigrad_kernels.matmul import ladder
 from minigrad_kernels.matmul.cuda_async import ASYNC, STAGES
 from minigrad_kernels.matmul.cuda_tma import tma
 from minigrad_kernels.toolchain.cuda import compiler, report
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from .cases.matmul import transposed
 

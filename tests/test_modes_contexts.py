@@ -17,8 +17,7 @@ from minigrad.graph import capture
 from minigrad.nn import functional as F
 from minigrad.ops.autocast import autocast_dtype
 from minigrad_kernels.conv2d.winograd_mode import mode as winograd_mode
-from minigrad_kernels.toolchain.capture import capturing
-from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode
+from minigrad_kernels.toolchain.modes import capturing, tf32_mode
 
 from .stand_in_gpus import gpus
 

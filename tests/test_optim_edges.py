@@ -8,7 +8,7 @@ import pytest
 from minigrad import Tensor, device, nn, optim
 from minigrad.core.interceptors import Interceptor
 from minigrad.optim.optimizer import Repeat
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 from tests.optim_parts import give_gradients, parameters
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels.conv2d.winograd_mode import winograd
-from minigrad_kernels.toolchain.jobs import Job, in_pieces
+from minigrad_kernels.toolchain.product import Job, in_pieces
 
 from .cases.conv2d import pooled, rows
 from .kernel_runs import each_type, make_inputs, run, same_bits, wanted

@@ -11,7 +11,7 @@ from minigrad_kernels.conv2d import cuda as conv2d_cuda
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.matmul import cuda as matmul_cuda
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from . import test_conv2d_cores, test_conv2d_cuda, test_matmul_cuda, test_matmul_tensor
 from .cases.conv2d import rows

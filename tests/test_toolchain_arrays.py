@@ -54,7 +54,7 @@ def test_the_key_follows_the_axes():
 
     keys = set()
     for signature in ("f32* x", "f32[:] x", "f32[:,:] x", "f64[:] x"):
-        keys.add(kernel(signature, threads=32, variant="axes")(function).source.key)
+        keys.add(kernel(signature, threads=32, variant="axes")(function).key)
         del KERNELS["tests_function_axes"]
     assert len(keys) == 4
 

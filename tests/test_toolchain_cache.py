@@ -40,12 +40,6 @@ def test_types_are_kept_apart(kernel):
     assert len(kept(kernel)) == 2
 
 
-def test_nothing_half_written_stays(kernel):
-    python(USE, kernel)
-    (file,) = kept(kernel)
-    assert [other for other in file.parent.iterdir() if other != file] == []
-
-
 def test_what_cannot_be_kept_is_no_error(kernel):
     code = f"""
 import os, pathlib

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import numba
@@ -22,8 +21,6 @@ from minigrad_kernels.toolchain import (
     copy,
     jit,
     set_threads,
-    share,
-    shared,
     stack_array,
     threads,
 )
@@ -171,24 +168,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threads())
     assert " ".join(said) == once and (status, count) == ("0", "2")
 
 
-def test_two_python_threads_at_once():
-    x = np.arange(-50_000, 50_000, dtype=np.float32)
-    outputs = [np.empty_like(x) for _ in range(4)]
-
-    def work(out):
-        for _ in range(50):
-            out[:] = np.nan
-            elementwise.relu(x, out)
-
-    workers = [threading.Thread(target=work, args=(out,)) for out in outputs]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for out in outputs:
-        np.testing.assert_array_equal(out, np.maximum(x, 0))
-
-
 def test_threads_of_other_numba_code_stay_as_they_are():
     before, ours = numba.get_num_threads(), threads()
     x = np.ones(100_000)
@@ -210,18 +189,6 @@ def test_set_threads_refuses_what_numba_cannot_do():
     for n in (1.0, True, "2"):
         with pytest.raises(KindError, match="set_threads: n is"):
             set_threads(n)
-
-
-def test_alone_computes_the_same():
-    @shared
-    def halve(team, x):
-        for k in share(x.size, team):
-            x[k] /= 2
-
-    x = np.full(10, 4.0)
-    halve(x)
-    halve.alone(x)
-    np.testing.assert_array_equal(x, 1)
 
 
 def test_array_at_views_memory_by_its_address():
@@ -248,20 +215,6 @@ def test_clear_and_copy_write_what_they_should_and_no_more():
     target = np.full(8, 7.0, np.float32)
     both(np.array([1.0, 2.0]), target)
     np.testing.assert_array_equal(target, [7, 0, 0, 7, 1, 2, 7, 7])
-
-
-def test_stack_array_is_as_long_as_asked_for():
-    @jit
-    def reverse(x):
-        stack = stack_array(8, x)
-        for k in range(stack.size):
-            stack[k] = x[k]
-        for k in range(stack.size):
-            x[k] = stack[stack.size - 1 - k]
-
-    x = np.arange(8, dtype=np.float32)
-    reverse(x)
-    np.testing.assert_array_equal(x, np.arange(8)[::-1])
 
 
 @pytest.mark.parametrize("used", [0, 3, 8])

@@ -16,15 +16,9 @@ from minigrad_kernels.toolchain.cuda import (
     KERNELS,
     cache,
     compiler,
-    cuda,
-    f32,
-    i32,
     kernel,
     keys,
-    load4,
     report,
-    store4,
-    unroll,
 )
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 
@@ -82,7 +76,7 @@ def test_the_key_follows_everything_that_shapes_the_code(fresh, monkeypatch):
     def key(*options, **named):
         made = cuda_kernels.scale(*options, "key", **named)
         del KERNELS[made.name]
-        return made.source.key
+        return made.key
 
     base = key(2)
     assert key(2) == base
@@ -92,20 +86,19 @@ def test_the_key_follows_everything_that_shapes_the_code(fresh, monkeypatch):
     assert key(2) != base, "a constant of the module"
     monkeypatch.undo()
     assert key(2, lowest="sm_80") != base, "the architecture"
-    compilers = keys._compiler_part
-    monkeypatch.setattr(keys, "_compiler_part", lambda file: compilers(file) + "#")
+    monkeypatch.setattr(keys, "COMPILER", keys.COMPILER[:1])
     assert key(2) != base, "the code of the compiler"
 
 
 def test_constants_may_be_numbers_texts_tuples_enums_and_functions():
     used = cuda_kernels.with_constants
-    assert len(used.source.key) == 32
+    assert len(used.key) == 32
     KERNELS.pop(used.name)
 
 
 def test_refuses_a_constant_of_which_it_can_take_no_hash():
     with pytest.raises(KindError, match="uses TABLE, a ndarray; wants numbers, tuples, enums and device functions"):
-        _ = cuda_kernels.with_an_array.source
+        _ = cuda_kernels.with_an_array.key
     KERNELS.pop(cuda_kernels.with_an_array.name)
 
 
@@ -142,8 +135,8 @@ def test_the_compiler_is_told_lines_but_not_where_variables_live(fresh, monkeypa
     """On the latter it now and then loses a label, or finds a symbol with characters that it does not support."""
     given = []
     keep = lambda *arguments: given.append(names(*arguments)) or given[-1]
-    names = compiler.passes.names
-    monkeypatch.setattr(compiler.passes, "names", keep)
+    names = compiler.rename
+    monkeypatch.setattr(compiler, "rename", keep)
     assert fresh().ptx().count(".loc") >= 4
     (module,) = given
     assert 'call void @"llvm.dbg.' not in module and "!DILocation(" in module
@@ -168,7 +161,7 @@ for factor in (2, 3):
         i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
         if i < n:
             out[i] = f32(factor) * x[i]
-    keys.append(scale.source.key)
+    keys.append(scale.key)
     assert ".entry" in scale.ptx()
 assert keys[0] != keys[1]
 """
@@ -182,7 +175,7 @@ assert keys[0] != keys[1]
 def forget(k):
     """The same kernel as a new process would see it."""
     k._binaries.clear()
-    for form in ("source", "kept", "_ptx"):
+    for form in ("key", "kept", "_ptx"):
         vars(k).pop(form, None)
     return k
 
@@ -205,7 +198,7 @@ def test_machine_code_is_kept_and_found_again(fresh, tmp_path, request):
 
 @compiled
 @pytest.mark.parametrize("kind", ["ptx", "cubin"])
-@pytest.mark.parametrize("damage", ["cut", "flipped", "gone", "no head"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "gone"])
 def test_damaged_entries_are_compiled_again(fresh, tmp_path, damage, kind):
     k = fresh()
     first = k.binary("sm_90")
@@ -215,10 +208,8 @@ def test_damaged_entries_are_compiled_again(fresh, tmp_path, damage, kind):
         file.write_bytes(content[: len(content) // 2])
     elif damage == "flipped":
         file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    elif damage == "gone":
-        file.unlink()
     else:
-        file.write_bytes(b'// {"image": 3}' + content[content.index(b"\n") :])
+        file.unlink()
     assert forget(k).binary("sm_90") == first
     assert file.read_bytes() == content, "and kept again"
 
@@ -283,7 +274,7 @@ def test_an_archive_serves_where_there_is_no_compiler(archive, monkeypatch, no_c
     else:
         monkeypatch.setenv("MINIGRAD_PTX", str(file if where == "archive" else wheel))
     assert forget(k).ptx() == text
-    vars(forget(k))["source"] = k.source._replace(key="0" * 32)  # the source was changed
+    vars(forget(k))["key"] = "0" * 32  # the source was changed
     with pytest.raises(
         compiler.NoCompilerError, match="there is no CUDA compiler, .*or set MINIGRAD_PTX to a wheel"
     ) as said:
@@ -356,14 +347,14 @@ import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "numba_cuda" else find(name, *rest)
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
-print({k.name: k.source.key for k in all_kernels()})
+print({k.name: k.key for k in all_kernels()})
 """
 
 
 def test_keys_are_the_same_where_there_is_no_compiler():
     done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_COMPILER], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert ast.literal_eval(done.stdout) == {k.name: k.source.key for k in all_kernels()}
+    assert ast.literal_eval(done.stdout) == {k.name: k.key for k in all_kernels()}
 
 
 # ---- running -----------------------------------------------------------------------------------------------------
@@ -373,8 +364,3 @@ def test_kernels_of_the_package_are_found():
     names = [k.name for k in all_kernels()]
     assert names == sorted(names) and "matmul_plain_f32" in names
     assert not any(name.startswith("tests_") for name in names)
-
-
-def test_words_of_kernels_exist():
-    assert compiler.missing() or hasattr(cuda, "threadIdx")
-    assert all(callable(word) for word in (load4, store4, unroll, f32, i32, np.float32))

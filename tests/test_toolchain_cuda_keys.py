@@ -87,7 +87,7 @@ LANE = "value = inline_ptx('lane', 'mov.u32 $0, %laneid;', {}, [])"
     ids=["function", "type", "word", "lambda", "result of PTX", "default", "named tuple", "alias in an enum", "inner"],
 )  # fmt: skip
 def test_the_key_follows_what_is_defined_in_another_file(program, program_text, helpers):
-    keys = [program({"helper": text, "program": program_text}).source.key for text in (*helpers, helpers[0])]
+    keys = [program({"helper": text, "program": program_text}).key for text in (*helpers, helpers[0])]
     assert keys[0] != keys[1]
     assert keys[0] == keys[2], "and nothing else"
 
@@ -103,62 +103,51 @@ def made(x, out):
     i = cuda.threadIdx.x
     out[i] = scaled(x[i])
 """
-EDITED = """
-# A comment on top of the file.
-from helper import value
-
-@device
-def scaled(x):
-    '''A docstring.'''
-    # A comment on the statement.
-    return x * f32(value)  # and behind it
 
 
-@kernel("f32* x, f32* out", threads=32)
-def made(x, out):
-
-    i = cuda.threadIdx.x
-    # Another comment.
-    out[i] = scaled( x[i] )
-"""
-
-
-def test_comments_change_no_key_but_code_does(program):
-    key = lambda text, value="2": program({"helper": f"value = {value}", "program": text}).source.key
+def test_the_key_follows_code(program):
+    key = lambda text, value="2": program({"helper": f"value = {value}", "program": text}).key
     before = key(CALLER)
-    assert key(EDITED) == before
+    assert key(CALLER + "# behind it\n") == before
     assert key(CALLER.replace("x * f32", "x + f32")) != before, "a function that is called"
     assert key(CALLER.replace("i = cuda.threadIdx.x", "i = cuda.threadIdx.x + 1")) != before, "a constant in the code"
     assert key(CALLER, "3") != before, "a constant from elsewhere"
+    assert key("\n" + CALLER) != before, "the lines that PTX names"
 
 
 @compiled
-def test_kept_ptx_has_the_lines_of_the_source_as_it_is_now(program, tmp_path, monkeypatch):
+def test_kept_ptx_names_no_file_and_serves_in_any_folder(program, tmp_path, monkeypatch):
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path / "cache"))
-    helper = "value = 2"
-    text = program({"helper": helper, "program": CALLER}).ptx()
-    monkeypatch.setattr(compiler, "to_ptx", lambda *_: pytest.fail("compiled again"))
-    moved = program({"helper": helper, "program": EDITED}).ptx()
-    lines = lambda program: (HEAD + program).splitlines()
-    places = lambda text: {int(line) for line in re.findall(r"\.loc\s+\d+ (\d+)", text)} - {0}
-    code = lambda text, program: {lines(program)[n - 1].replace("( x[i] )", "(x[i])") for n in places(text)}
-    assert {"    i = cuda.threadIdx.x", "    out[i] = scaled(x[i])"} <= code(text, CALLER)
-    assert code(moved, EDITED) == code(text, CALLER) and places(moved) != places(text)
+    files = {"helper": "value = 2", "program": CALLER}
+    text = program(files).ptx()
+    lines = (HEAD + CALLER).splitlines()
+    places = {lines[int(line) - 1] for line in re.findall(r"\.loc\s+\d+ (\d+)", text) if line != "0"}
+    assert {"    i = cuda.threadIdx.x", "    out[i] = scaled(x[i])"} <= places
+    assert str(tmp_path / "program.py") in text
     (kept,) = (tmp_path / "cache").rglob("*.ptx")
-    assert str(tmp_path) not in kept.read_text()
+    assert str(tmp_path).encode() not in kept.read_bytes()
+    monkeypatch.setattr(compiler, "to_ptx", lambda *_: pytest.fail("compiled again"))
+    (other := tmp_path / "other").mkdir()
+    monkeypatch.syspath_prepend(other)
+    for name, source in files.items():
+        (other / f"{name}.py").write_text(HEAD + source)
+        sys.modules.pop(name)
+    importlib.invalidate_caches()
+    moved = importlib.import_module("program").made.ptx()
+    assert moved == text.replace(str(tmp_path), str(other))
 
 
 def test_a_file_that_changed_since_its_import_names_nothing(program, tmp_path):
     """What the process runs is the older code: it must not be kept under the key of the newer one."""
     files = {"program": kernel_of("x[0]", "")}
-    usual, older = program(files).source.key, program(files)
+    usual, older = program(files).key, program(files)
     stamp = time.time() + 0.5
     os.utime(tmp_path / "program.py", (stamp, stamp))
     time.sleep(0.6)
-    assert older.source.key != usual
-    assert program(files).source.key == usual, "imported again"
+    assert older.key != usual
+    assert program(files).key == usual, "imported again"
     os.utime(tmp_path / "program.py", (stamp + 9999, stamp + 9999))
-    assert program(files).source.key == usual, "a clock that is ahead is no change"
+    assert program(files).key == usual, "a clock that is ahead is no change"
 
 
 def test_builds_of_the_compiler_are_told_apart(monkeypatch):

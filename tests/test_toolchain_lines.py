@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels.toolchain import jit
+from minigrad_kernels.toolchain.emit import TILE, emitted
 from minigrad_kernels.toolchain.lines import LANES, lane_total, line
 
 WIDTHS = [0, 1, LANES - 1, LANES, LANES + 1, 2 * LANES, 100]
@@ -46,3 +47,23 @@ def test_totals_of_float64_lose_nothing(width):
     sums = np.full(LANES, 2.0**20)
     total = scaled(0, width, x, x.copy(), np.ones(128, np.float32), sums, np.float32(0))
     assert total == LANES * 2.0**20 + width * (1 + 2**-20)
+
+
+@emitted
+def scale(emit, x, at, factor, out, count):
+    """The example at the head of emit.py."""
+    emit.under_mask(count, lambda mask: out.store(x.load(at, mask) * factor, at, mask))
+
+
+@jit
+def scaled_vector(x, at, factor, out, count):
+    scale(x, at, factor, out, count)
+
+
+@each_type
+@pytest.mark.parametrize("count", [0, 1, 3, 100])
+def test_a_vector_under_a_mask(count, dtype):
+    x, out, used = np.arange(120, dtype=dtype), np.zeros(120, dtype), min(count, TILE.vector_bytes // dtype().itemsize)
+    scaled_vector(x, 7, dtype(3), out, count)
+    np.testing.assert_array_equal(out[7 : 7 + used], 3 * x[7 : 7 + used])
+    assert not out[:7].any() and not out[7 + used :].any()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from minigrad_kernels.toolchain.machine import cpu_quota, crowded
+from minigrad_kernels.toolchain.cpu import cpu_quota, crowded
 
 
 @pytest.mark.parametrize(

@@ -82,12 +82,6 @@ def test_one_compilation_serves_one_thread_and_many(two):
     assert (x == 3).all() and str(add_one.entry.stats) == before
 
 
-def test_other_numba_code_keeps_its_number_of_threads(two):
-    most = numba.get_num_threads()
-    add_one(np.zeros(4))
-    assert numba.get_num_threads() == most
-
-
 def test_memory_of_the_arguments_is_released(two):
     import sys
 

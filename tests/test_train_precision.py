@@ -14,7 +14,7 @@ from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.train import Callback, History, evaluate, fit, predict
-from minigrad_kernels.toolchain.tf32_mode import mode as tf32
+from minigrad_kernels.toolchain.modes import tf32_mode as tf32
 from tests.checkpoint_parts import edit, state_of
 from tests.cli_runs import QUICK, RESUME, elsewhere, lines_of, weights_of  # noqa: F401
 from tests.parallel_runs import bits, on_ranks

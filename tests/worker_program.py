@@ -203,7 +203,7 @@ def main():
     set_threads(2)
     globals()[sys.argv[1]]()
     with cpu._team_lock:
-        cpu._pool()
+        cpu.linker().pool()
     print(numba.threading_layer())
 
 

@@ -493,7 +493,7 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 # |---|---|
 # | the formula | [`reference.py`](../../kernels/minigrad_kernels/conv2d/reference.py), with all settings |
 # | the trio | [`minigrad/ops/conv.py`](../../minigrad/ops/conv.py): three rules of two gradients each |
-# | implicit product, CPU | [`plan.py`](../../kernels/minigrad_kernels/conv2d/plan.py), [a page](../docs/conv2d-cpu.md) |
+# | implicit product, CPU | [`plan.py`](../../kernels/minigrad_kernels/conv2d/plan.py); [page](../docs/conv2d-cpu.md) |
 # | one thread a result, GPU | [`cuda_plain.py`](../../kernels/minigrad_kernels/conv2d/cuda_plain.py) |
 # | implicit product, GPU | [`cuda_tiled.py`](../../kernels/minigrad_kernels/conv2d/cuda_tiled.py) |
 # | Winograd: tiles, and when it pays | [`winograd_plan.py`](../../kernels/minigrad_kernels/conv2d/winograd_plan.py) |

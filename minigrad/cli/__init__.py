@@ -6,7 +6,7 @@ from importlib import import_module
 
 from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
-from minigrad_kernels.toolchain.machine import crowded
+from minigrad_kernels.toolchain.cpu import crowded
 
 from ..parallel.errors import CommunicationError
 from ..parallel.rank import FAILED

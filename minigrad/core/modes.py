@@ -1,8 +1,7 @@
 """Modes of the engine, as context variables: threads and asynchronous tasks do not disturb one another."""
 
 from minigrad_kernels.conv2d.winograd_mode import winograd
-from minigrad_kernels.toolchain.modes import Mode
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import Mode, tf32
 
 from .check import flag_of
 

@@ -21,7 +21,7 @@ from minigrad_kernels import layout
 from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError
 from minigrad_kernels.layout import c_order, in_memory_order, order_of
 from minigrad_kernels.toolchain import threads
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 from minigrad_kernels.transpose import transpose
 
 from . import memory

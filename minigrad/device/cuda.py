@@ -18,7 +18,7 @@ from cupy.cuda import Device, runtime
 from minigrad_kernels.errors import OutOfMemory, StateError
 from minigrad_kernels.layout import c_order, strides_of
 from minigrad_kernels.softmax import NO_WRONG_LABEL
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 
 from . import arrays
 from .memory import Block

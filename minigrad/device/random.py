@@ -12,8 +12,7 @@ import operator
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain.capture import capturing
-from minigrad_kernels.toolchain.modes import Mode
+from minigrad_kernels.toolchain.modes import Mode, capturing
 
 __all__ = ["Generator", "default_generator", "generator", "manual_seed"]
 

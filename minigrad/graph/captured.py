@@ -4,8 +4,7 @@ import functools
 from collections import OrderedDict
 
 from minigrad_kernels.errors import KindError, StateError
-from minigrad_kernels.toolchain.capture import capturing
-from minigrad_kernels.toolchain.tf32_mode import mode as tf32_mode
+from minigrad_kernels.toolchain.modes import capturing, tf32_mode
 
 from .. import device as devices
 from ..anomaly import is_anomaly_enabled

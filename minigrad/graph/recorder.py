@@ -7,7 +7,7 @@ import numpy as np
 
 import minigrad_kernels
 from minigrad_kernels.errors import MinigradError, StateError
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 
 from .. import device
 from ..core.interceptors import Interceptor
@@ -31,7 +31,7 @@ class NotCapturable(StateError):
 
 
 class Recorder(Interceptor):
-    """What minigrad_kernels.toolchain.capture describes, and what the engine tells besides.
+    """What minigrad_kernels.toolchain.modes describes of `capturing`, and what the engine tells besides.
 
     notes       (again, undo, check, after) of the host's share, in order
     leaves      {Tensor: (its gradient before, whether the function added to that)}

@@ -16,7 +16,7 @@ import functools
 import math
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 
 from ..core.check import integer_of, number_of, one_of
 from .optimizer import Optimizer, plain

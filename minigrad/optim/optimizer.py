@@ -13,7 +13,7 @@ import numpy as np
 
 from minigrad_kernels import optimizer as kernels
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 from minigrad_kernels.toolchain.watch import watched
 
 from .. import device

@@ -23,7 +23,7 @@ import json
 import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 
 from ..core.modes import is_deterministic
 from ..device import is_floating, place_of

@@ -30,7 +30,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from minigrad_kernels.errors import StateError
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 
 from .. import device
 from ..core.modes import is_deterministic

@@ -10,7 +10,7 @@ Source  Ioffe and Szegedy 2015, algorithm 1; Peng and others 2018, "MegDet", sec
 """
 
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain.capture import capturing
+from minigrad_kernels.toolchain.modes import capturing
 
 from .. import device as devices
 from .. import ops

@@ -7,7 +7,7 @@ import numpy as np
 from minigrad_kernels.bias.plan import LINES
 from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.pool2d import adaptive_windows, average_windows, output_shape, position_type, workspace
-from minigrad_kernels.toolchain.lanes import LANES
+from minigrad_kernels.toolchain.pooling import LANES
 
 from . import KernelCase, Output
 

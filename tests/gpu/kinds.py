@@ -6,7 +6,7 @@ import cupy
 import ml_dtypes
 import numpy as np
 
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from .timing import random
 

@@ -19,7 +19,7 @@ from minigrad_kernels.conv2d import cuda as conv2d
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.matmul import cuda as ladder
 from minigrad_kernels.matmul import cuda_tensor_plan as tensor_plan
-from minigrad_kernels.toolchain.tf32_mode import tf32
+from minigrad_kernels.toolchain.modes import tf32
 
 from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
 from ..cases import conv2d as convolution

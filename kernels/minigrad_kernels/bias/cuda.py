@@ -8,8 +8,7 @@ where there are several.
 import numpy as np
 
 from ..errors import ShapeError
-from ..toolchain.cuda.memory import VECTOR, address, aligned
-from ..toolchain.cuda.rungs import choose
+from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
 from . import cuda_plain, cuda_vector
 from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut

@@ -23,7 +23,7 @@ from ..errors import ShapeError
 from ..launcher import EITHER, FILTER, Call, flag, is_half, launcher, pair, reads, wants_shape, whole, writes
 from ..pool2d import check_windows, max_forward
 from ..toolchain import backend, implementation, threads
-from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.modes import tf32_mode as tf32
 from .geometry import output_shape
 from .winograd_mode import mode as winograd
 

@@ -20,10 +20,9 @@ from ..matmul import cuda as matmul
 from ..matmul import cuda_split
 from ..matmul.plan import BLOCKS, LEAST_DEPTH, LIMIT, MOST, WORTH, most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import address, aligned, kept
-from ..toolchain.cuda.rungs import choose
-from ..toolchain.tf32_mode import mode as tf32
-from ..toolchain.tuning import chosen
+from ..toolchain.cuda.memory import address, aligned, choose, kept
+from ..toolchain.cuda.tuning import chosen
+from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
 from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
 from .cuda_gather import MOST_TAPS, QUAD, blocks_of, tables_of

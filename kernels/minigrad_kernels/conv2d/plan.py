@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import jobs as plans
+from ..toolchain import product as plans
 
 __all__ = ["Way", "partial_count", "tile_cost", "ways"]
 

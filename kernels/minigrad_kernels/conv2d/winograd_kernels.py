@@ -7,8 +7,9 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 """
 
 from ..toolchain import jit, share, shared
-from ..toolchain.jobs import LOW_ROWS, ROWS, VECTOR_BYTES
-from ..toolchain.transform import (
+from ..toolchain.product import LOW_ROWS, ROWS, VECTOR_BYTES
+from ..toolchain.vector import low_tile, narrow_tile, wide_tile
+from .winograd_transform import (
     gather_filter,
     gather_output,
     spread_filter,
@@ -16,7 +17,6 @@ from ..toolchain.transform import (
     spread_input,
     transpose,
 )
-from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 
 __all__ = ["LANES", "SIDE", "SQUARE", "correlate", "sum_filter"]
 

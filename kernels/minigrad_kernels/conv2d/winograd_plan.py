@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..toolchain import alias
-from ..toolchain.jobs import ROWS, SHARED_WORK, TILE_STEPS
-from ..toolchain.product import ALIGNMENT, aligned, flat
+from ..toolchain.product import ALIGNMENT, ROWS, SHARED_WORK, TILE_STEPS, aligned, flat
 from .plan import partial_count, tile_cost
 from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from ..toolchain import copy, jit, share, shared, stack_array
-from ..toolchain.draws import BLOCKS, drop
 from . import formulas
+from .draws import BLOCKS, drop
 
 __all__ = ["add_residual", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 

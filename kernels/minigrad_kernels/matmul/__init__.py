@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import ShapeError
 from ..launcher import ANY, C_ORDER, EITHER, Call, flag, launcher, reads, wants_shape, writes
 from ..toolchain import backend, implementation, threads
-from ..toolchain.tf32_mode import mode as tf32
+from ..toolchain.modes import tf32_mode as tf32
 
 __all__ = ["forward", "output_shape", "workspace"]
 

@@ -12,10 +12,9 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import View, address, aligned
-from ..toolchain.cuda.rungs import choose
-from ..toolchain.tf32_mode import mode as tf32
-from ..toolchain.tuning import chosen
+from ..toolchain.cuda.memory import View, address, aligned, choose
+from ..toolchain.cuda.tuning import chosen
+from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_split, cuda_tensor_plan
 from .cuda_buffered import BUFFERED
 from .cuda_parts import BIAS, RELU, RESIDUAL, WIDE

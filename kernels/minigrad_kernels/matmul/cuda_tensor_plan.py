@@ -5,8 +5,7 @@ They multiply float16 and bfloat16, and float32 rounded to TF32 in the mode tf32
 
 from functools import lru_cache
 
-from ..toolchain.cuda.memory import VECTOR
-from ..toolchain.cuda.rungs import choose
+from ..toolchain.cuda.memory import VECTOR, choose
 from . import cuda_split, cuda_tensor, cuda_tma
 from .cuda_async import ASYNC, TILE, shared_bytes
 from .cuda_fragments import CORES

@@ -13,10 +13,22 @@ Source  NVIDIA, "Parallel Thread Execution ISA", wgmma (Matrix Descriptor), mbar
 """
 
 from ..toolchain.cuda import cuda, f32, global_address, i32, i64, kernel, shared_address, u32, u64, unroll
-from ..toolchain.cuda.tensor_map import tables
-from ..toolchain.cuda.tma import acquire_map, arrive, expect, load_tile, make_barrier, wait
-from ..toolchain.cuda.wgmma import make_wgmma, wgmma_begin, wgmma_commit, wgmma_wait, wgmma_wait_but_one, written
 from .cuda_fragments import CORES
+from .cuda_hopper import (
+    acquire_map,
+    arrive,
+    expect,
+    load_tile,
+    make_barrier,
+    make_wgmma,
+    tables,
+    wait,
+    wgmma_begin,
+    wgmma_commit,
+    wgmma_wait,
+    wgmma_wait_but_one,
+    written,
+)
 from .cuda_tensor_parts import make_end, signature_of, tile_of
 
 __all__ = ["COLUMNS", "ROWS", "SHARED", "misfit", "tables_of", "tma"]

@@ -12,8 +12,7 @@ from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..errors import ShapeError
 from ..softmax.cuda_teams import THREADS, start
-from ..toolchain.cuda.memory import VECTOR, address, aligned
-from ..toolchain.cuda.rungs import choose
+from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
 from . import cuda_plain, cuda_rows, cuda_vector
 
 __all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "fits", "standardize", "standardize_grad"]

@@ -13,8 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..toolchain import clear, elements, flat, jit, share, shared
-from ..toolchain.lanes import LANES, add_quotient, add_windows, mean_window, place_windows
 from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
+from .cpu_windows import LANES, add_quotient, add_windows, mean_window, place_windows
 from .geometry import PARTS
 
 __all__ = [

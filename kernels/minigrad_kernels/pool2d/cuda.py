@@ -11,8 +11,7 @@ import numpy as np
 from ..bias.cuda import bias_relu_grad
 from ..elementwise.cuda import relu_grad
 from ..errors import ShapeError
-from ..toolchain.cuda.memory import VECTOR, address, aligned, kept
-from ..toolchain.cuda.rungs import choose
+from ..toolchain.cuda.memory import VECTOR, address, aligned, choose, kept
 from . import cuda_plain, cuda_vector
 from .cuda_vector import by
 

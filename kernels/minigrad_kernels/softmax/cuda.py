@@ -8,8 +8,7 @@ Targets on a GPU are not looked at before the launch: a row whose target is out 
 
 import numpy as np
 
-from ..toolchain.cuda.memory import address
-from ..toolchain.cuda.rungs import choose
+from ..toolchain.cuda.memory import address, choose
 from .cuda_rows import ROWS, loss_grad, loss_sum
 from .cuda_teams import THREADS, start
 

@@ -7,8 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from ..errors import KindError
-from .cpu import alias, elements, jit, set_threads, threads
-from .team import share, shared
+from .cpu import alias, elements, jit, set_threads, share, shared, threads
 
 __all__ = [
     "add", "alias", "array_at", "backend", "clear", "copy", "elements", "flat", "implementation", "jit",
@@ -34,8 +33,10 @@ def _backend(kind):
     if issubclass(kind, np.ndarray):
         from ..interpreter import Array
 
-        return "cuda" if kind is Array else None
-    return None
+        if kind is Array:
+            return "cuda"
+    wanted = "numpy.ndarray, cupy.ndarray or interpreter.Array"
+    raise KindError(f"backend: got {kind.__module__}.{kind.__qualname__}, wants {wanted}")
 
 
 def backend(array):
@@ -43,20 +44,12 @@ def backend(array):
 
     Errors  TypeError for any other kind of array
     """
-    return _backend_or_refuse(type(array))
-
-
-def _backend_or_refuse(kind):
-    found = _backend(kind)
-    if found is None:
-        wanted = "numpy.ndarray, cupy.ndarray or interpreter.Array"
-        raise KindError(f"backend: got {kind.__module__}.{kind.__qualname__}, wants {wanted}")
-    return found
+    return _backend(type(array))
 
 
 @functools.cache
 def _implementation(family, function, kind):
-    module = f"{family}.{_backend_or_refuse(kind)}"
+    module = f"{family}.{_backend(kind)}"
     found = getattr(import_module(module), function, None) if find_spec(module) else None
     if found is None:
         short = family.rpartition(".")[2]

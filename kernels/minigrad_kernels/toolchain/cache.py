@@ -17,7 +17,7 @@ import time
 import zlib
 from pathlib import Path
 
-__all__ = ["cache_folder", "load", "place_of", "prune", "replace", "save", "user_cache"]
+__all__ = ["cache_folder", "load", "load_file", "prune", "replace", "save", "save_file", "user_cache"]
 
 PACKAGE = Path(__file__).parents[1]
 # Files and folders of it that code compiled for the CPU cannot reach: no references, nothing of CUDA.
@@ -102,25 +102,32 @@ def place_of(function, signature):
 def load(function, signature):
     """What `save` has kept for the function compiled for these types; None if there is nothing whole."""
     place = place_of(function, signature)
-    try:
-        content = b"" if place is None else place.read_bytes()
-    except OSError:
-        return None
-    check, kept = content[:4], content[4:]
-    return pickle.loads(kept) if kept and zlib.crc32(kept) == int.from_bytes(check, "little") else None
+    found = place and load_file(place)
+    return pickle.loads(found) if found else None
 
 
 def save(function, signature, kept):
     """Keep this for the function compiled for these types, if it can be."""
     place = place_of(function, signature)
-    if place is None:
-        return
-    content = pickle.dumps(kept)
-    try:
-        replace(place, zlib.crc32(content).to_bytes(4, "little") + content)
+    if place is not None:
+        save_file(place, pickle.dumps(kept))
         _prune_once()
+
+
+def load_file(file):
+    """What `save_file` has kept; None if there is nothing whole."""
+    try:
+        content = file.read_bytes()
     except OSError:
-        return
+        return None
+    check, kept = content[:4], content[4:]
+    return kept if kept and zlib.crc32(kept) == int.from_bytes(check, "little") else None
+
+
+def save_file(file, kept):
+    """Keep bytes. A folder that cannot be written to means no cache, not an error."""
+    with contextlib.suppress(OSError):
+        replace(file, zlib.crc32(kept).to_bytes(4, "little") + kept)
 
 
 def replace(file, content):
@@ -139,7 +146,8 @@ def replace(file, content):
 
 @functools.cache
 def _prune_once():
-    prune(cache_folder().parent, cache_folder())
+    with contextlib.suppress(OSError):
+        prune(cache_folder().parent, cache_folder())
 
 
 def prune(folder, own=None, kept=KEPT):

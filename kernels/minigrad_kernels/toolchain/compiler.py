@@ -6,8 +6,13 @@ call is a part: it is typed and lowered once, but optimised and made machine cod
 linked into. An entry is what Python calls, and the only thing that is kept on disk. Without this, the first step of a
 network takes twice as long.
 
-Parts and entries are dispatchers of Numba with a compiler of their own, which Numba documents (CompilerBase). These
-internals are used beside it, as they are in the versions of NUMBA:
+Parts and entries are dispatchers of Numba with a compiler of their own, which Numba documents (CompilerBase). The work
+of a shared kernel goes to Numba's pool of threads, which Numba hands only to its own parallel loops: their compilation
+takes twice as long and gives nothing that one thread can run. So the few instructions that hand a function to the pool
+are emitted here. The address of the pool's function is an argument, 0 for no team: compiled code holds no address, and
+none is looked up by a process that needs one thread.
+
+These internals are used beside it, as they are in the versions of NUMBA, from 0.62 on:
 
     PassManager         passes
     JITCodeLibrary      _final_module, _finalized, _linking_libraries, _get_module_for_linking, _optimize_final_module
@@ -16,16 +21,22 @@ internals are used beside it, as they are in the versions of NUMBA:
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
     llvmlite            ffi.lib._lock, around each call of LLVM
     flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
+    numba_parallel_for  the pool's function: a symbol, and its eight arguments. Where it is missing one thread works
+    np.arrayobj         make_array, populate_array: the record of an array, in emit.py and memory.py
+    np.ufunc.parallel   _get_num_threads and _set_num_threads; where they are missing, the public ones that are slower
 
 In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
 """
 
-import gc
+import functools
+import inspect
 import os
-from contextlib import contextmanager
 
+import llvmlite.binding
+import numba
+from llvmlite import ir
 from llvmlite.binding import ffi
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_lock import global_compiler_lock
@@ -39,11 +50,12 @@ from numba.core.typed_passes import (
     NoPythonSupportedFeatureValidation,
 )
 from numba.core.untyped_passes import InlineClosureLikes
+from numba.extending import intrinsic
 
 from ..errors import KindError
 from . import cache, progress
 
-__all__ = ["Entry", "Part"]
+__all__ = ["Entry", "Part", "entry_of", "pool"]
 
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
@@ -193,7 +205,7 @@ class _EntryCompiler(_Compiler):
     library = _EntryLibrary
 
     def compile_extra(self, function):
-        with progress.compiling(function), _no_collection():
+        with progress.compiling(function), progress.no_collection():
             return super().compile_extra(function)
 
 
@@ -203,18 +215,6 @@ class _PartCompiler(_Compiler):
     def define_pipelines(self):
         self.state.flags.no_compile = self.state.flags.no_cpython_wrapper = True
         return super().define_pipelines()
-
-
-@contextmanager
-def _no_collection():
-    """Numba makes millions of objects: to look through them again and again meanwhile costs a tenth."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
 
 
 class Part(CPUDispatcher):
@@ -262,3 +262,103 @@ class _Cache:
         if not result.library.has_dynamic_globals:  # addresses of this process
             runtime = any(function.name.startswith(RUNTIME) for function in result.library._final_module.functions)
             cache.save(self.function, signature, (runtime, *result._reduce()))
+
+
+# ---- shared kernels: what lies between Python and the shares of the work -----------------------------------------
+
+
+@functools.cache
+def pool():
+    """Numba's pool of threads, started by the first call: (the address of its function, how many take part, set that).
+
+    The functions are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each
+    time. The address is 0 in a version of Numba that keeps its pool elsewhere.
+    """
+    numba.get_num_threads()
+    door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
+    from numba.np.ufunc import parallel as layer
+
+    names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")
+    return door, *(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
+
+
+def entry_of(function):
+    """The entry (door, threads, shares, arguments of the kernel) of a shared kernel.
+
+    It is called for every share (number, shares) of the work: by threads of the pool, whose function lies at `door`,
+    or one after another where that is 0.
+    """
+    names = ", ".join(list(inspect.signature(function).parameters)[1:])
+    known = {"__name__": function.__module__, "_body": Part(function), "_spread": _spread}
+    own = "_door, _threads, _shares"
+    exec(f"def entry({own}, {names}):\n    _spread(_body, {own}, ({names},))\n", known)
+    known["entry"].__qualname__ = known["entry"].__name__ = function.__name__
+    return Entry(known["entry"], kept_as=function)
+
+
+@intrinsic
+def _spread(typing_context, body, door, threads, shares, arguments):
+    team = types.UniTuple(types.intp, 2)
+    call = body.get_call_type(typing_context, (team, *arguments.types), {})
+    if call.return_type != types.none:
+        return None
+    kernel = body.dispatcher.overloads[call.args]
+
+    def generate(context, builder, signature, values):
+        context.active_code_library.add_linking_library(kernel.library)
+        _, door, threads, shares, arguments = values
+        work = cgutils.pack_struct(builder, [shares, arguments])
+        callback = _callback(context, builder, kernel, call, work.type)
+        _call(context, builder, callback, (door, threads, shares), work)
+        return context.get_dummy_value()
+
+    return types.none(body, types.intp, types.intp, types.intp, arguments), generate
+
+
+BYTES = ir.IntType(8).as_pointer()
+
+
+def _callback(context, builder, kernel, call, work_type):
+    """A function for the pool, f(places, counts, steps, work): does the shares from the number that it finds on.
+
+    The pool steps through arrays that it is given for each share; the only one here has elements of one byte and
+    begins where the work does, so its place says which share it is.
+    """
+    number = context.get_value_type(types.intp)
+    kind = ir.FunctionType(ir.VoidType(), [BYTES.as_pointer(), number.as_pointer(), number.as_pointer(), BYTES])
+    function = ir.Function(builder.module, kind, name=f"{builder.function.name}.shares")
+    function.linkage = "internal"
+    places, counts, _, work = function.args
+    inside = ir.IRBuilder(function.append_basic_block())
+    first = inside.sub(inside.ptrtoint(inside.load(places), number), inside.ptrtoint(work, number))
+    whole = inside.load(inside.bitcast(work, work_type.as_pointer()))
+    shares, arguments = (inside.extract_value(whole, index) for index in range(2))
+    arguments = [inside.extract_value(arguments, index) for index in range(len(call.args) - 1)]
+    body = context.declare_function(builder.module, kernel.fndesc)
+    with cgutils.for_range(inside, inside.load(counts), intp=number) as loop:
+        team = cgutils.pack_array(inside, [inside.add(first, loop.index), shares])
+        # Kernels raise nothing, so there is no status to look at.
+        context.call_conv.call_function(inside, body, call.return_type, call.args, [team, *arguments])
+    inside.ret_void()
+    return function
+
+
+def _call(context, builder, callback, settings, work):
+    door, threads, shares = settings
+    number = context.get_value_type(types.intp)
+
+    def place_of(value):
+        place = cgutils.alloca_once_value(builder, value)
+        return place, builder.bitcast(place, BYTES)
+
+    _, work = place_of(work)
+    (places, any_places), (counts, any_counts), (steps, any_steps) = map(place_of, (work, shares, number(1)))
+    with builder.if_else(builder.icmp_signed("==", door, number(0))) as (alone, together):
+        with alone:
+            builder.call(callback, [places, counts, steps, work], attrs=("noinline",))
+        with together:
+            kind = ir.FunctionType(ir.VoidType(), [BYTES] * 5 + [number] * 3)
+            pool = builder.inttoptr(door, kind.as_pointer())
+            function = builder.bitcast(callback, BYTES)
+            dimensions, arrays = number(0), number(1)
+            builder.call(pool, [function, any_places, any_counts, any_steps, work, dimensions, arrays, threads])

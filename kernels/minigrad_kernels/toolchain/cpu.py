@@ -1,22 +1,41 @@
 """Kernels on the CPU: functions that Numba compiles when they are first called, and the threads that run them.
 
-`jit` is for a serial function, `shared` of team.py for one whose work threads share. Importing this module imports no
-Numba, starts no thread, changes no environment variable and no setting of another library.
+`jit` is for a serial function, `shared` for one whose work a team of threads shares. It is compiled once, for one
+thread and for many:
+
+    @shared
+    def double(team, x, out):
+        for k in share(x.size, team):
+            out[k] = 2 * x[k]
+
+    double(x, out)
+
+`team` is the pair (number of this share, how many there are), which the call adds; `share` gives a run of the range,
+and all shares together give each index once. Every share runs the whole function, so what stands beside the loop is
+done by each of them: it must not be a result, and no share may read what another one writes. A loop that needs the
+results of another is a second kernel, and so is what adds up the results of a loop.
+
+Importing this module imports no Numba, starts no thread, changes no environment variable and no setting of another
+library.
 """
 
 import functools
+import inspect
+import math
 import os
 import threading
+import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from ..errors import KindError, ShapeError
-from .machine import cpu_quota
 from .watch import launched, watchers
 
-__all__ = ["Kernel", "alias", "compiled", "elements", "in_team", "jit", "linker", "set_threads", "threads"]
-
+__all__ = [
+    "Kernel", "Memory", "alias", "cpu_quota", "crowded", "elements", "jit", "set_threads", "share", "shared", "threads",
+]  # fmt: skip
 
 # ---- compilation ---------------------------------------------------------------------------------
 
@@ -141,28 +160,13 @@ def set_threads(n):
     _threads = int(n)
 
 
-@functools.cache
-def _pool():
-    """Numba's pool of threads, started by the first call: (the address of its door, how many take part, set that).
-
-    The functions are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each
-    time. The address is 0 in a version of Numba that keeps its pool elsewhere.
-    """
-    import llvmlite.binding
-    import numba
-
-    numba.get_num_threads()
-    door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
-    from numba.np.ufunc import parallel as layer
-
-    names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")
-    return door, *(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
-
-
 def in_team(call, n, *arguments):
-    """call(door of the pool, n threads, ...) under the lock of the process; on one thread if there is no pool."""
+    """call(address of the pool's function, n threads, ...) under a lock of the process; without a pool (0, 1, ...)."""
     with _team_lock:
-        door, size, resize = _pool()
+        own = linker()
+        if own is None:
+            return call(0, 1, *arguments)
+        door, size, resize = own.pool()
         if not door:
             _warn("kernels use one thread: this numba has no numba_parallel_for; install another version of numba")
             return call(0, 1, *arguments)
@@ -174,15 +178,108 @@ def in_team(call, n, *arguments):
                 resize(before)
 
 
+@jit
+def share(count, team):
+    """The run of the indices below `count` that belongs to this share, as a range. For use in shared kernels."""
+    return range(team[0] * count // team[1], (team[0] + 1) * count // team[1])
+
+
+class shared:
+    """A kernel of which each thread does a share.
+
+    Calling it cuts the work into as many shares as there are threads; `alone` is for work too small to share, and
+    stays on the calling thread; `on(n, ...)` makes n shares. All run the same machine code, in a forked child on one
+    thread, and give the same bits if sums are split by shape alone.
+    """
+
+    def __init__(self, function):
+        functools.update_wrapper(self, function)
+        self.function = function
+        signature = inspect.signature(function)
+        self.__signature__ = signature.replace(parameters=list(signature.parameters.values())[1:])  # a call adds team
+
+    @functools.cached_property
+    def entry(self):
+        """What Python calls: (address of the pool's function, threads, number of shares, arguments of the kernel)."""
+        if linker() is None:
+            return _one_after_another(Kernel(self.function))
+        return linker().entry_of(self.function)
+
+    def __call__(self, *arguments):
+        self.on(threads(), *arguments)
+
+    def alone(self, *arguments):
+        if watchers():
+            return launched(self, self.alone, *arguments)
+        self.entry(0, 1, 1, *arguments)
+
+    def on(self, shares, *arguments):
+        if watchers():
+            return launched(self, self.on, shares, *arguments)
+        n = min(shares, threads())
+        if n == 1:
+            self.entry(0, 1, shares, *arguments)
+        else:
+            in_team(self.entry, n, shares, *arguments)
+
+
+def _one_after_another(kernel):
+    def entry(door, threads, shares, *arguments):
+        for number in range(shares):
+            kernel((number, shares), *arguments)
+
+    return entry
+
+
+# ---- what the machine grants a process ---------------------------------------------------------------------------
+
+
+def cpu_quota(groups=Path("/sys/fs/cgroup")):
+    """CPUs that the container may use, at least 1, parts of one rounded up; None where there is no such limit.
+
+    Half a CPU more is worth a thread: work is shared out in small pieces, and a thread that has used up its share of a
+    period leaves the rest to the others.
+
+    groups      where Linux shows a container its control group, of version 2 or of version 1
+    """
+    try:
+        if (groups / "cpu.max").exists():
+            quota, period = (groups / "cpu.max").read_text().split()
+        else:
+            quota, period = ((groups / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
+        return max(1, math.ceil(int(quota) / int(period))) if int(quota) > 0 else None
+    except (OSError, ValueError, ZeroDivisionError):  # "max": no limit
+        return None
+
+
+def crowded(load=Path("/proc/loadavg"), looks=3):
+    """Whether others want CPUs that this process would use at this moment; False where nobody can tell.
+
+    Threads of GNU's OpenMP that wait for each other keep looking at a flag for milliseconds. On a free machine that is
+    best: the next region of a training step begins before they would sleep, and one of 5.5 ms takes 7.9 where they
+    sleep at once. Beside other work a thread that looks keeps the CPU which the one that it waits for would need (8.9
+    ms against 6.4). To look only for a while is worst of both: it loses CPUs, and then waits for its turn.
+    """
+    try:
+        running = []
+        for _ in range(looks):
+            running.append(int(load.read_text().split()[3].partition("/")[0]))
+            time.sleep(0.001)
+    except (OSError, ValueError, IndexError):
+        return False
+    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(running) - 1 + mine > (os.cpu_count() or 1)  # one of those that run is this process
+
+
 # ---- memory --------------------------------------------------------------------------------------
 
 
-class _Memory:
-    """Another door to the memory of an array, which it keeps alive."""
+class Memory:
+    """Another door to the memory of an array, which it keeps alive; changes: of its __array_interface__."""
 
-    def __init__(self, array):
+    def __init__(self, array, **changes):
         self.array = array
-        self.__array_interface__ = array.__array_interface__ | {"data": (array.ctypes.data, False)}
+        self.__array_interface__ = array.__array_interface__ | {"data": (array.ctypes.data, False)} | changes
 
 
 def elements(workspace, dtype, count):
@@ -202,4 +299,4 @@ def alias(array):
     """
     if type(array) is not np.ndarray or array.flags.writeable:
         return array
-    return np.asarray(_Memory(array))
+    return np.asarray(Memory(array))

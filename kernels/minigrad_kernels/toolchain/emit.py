@@ -1,24 +1,37 @@
-"""Emits LLVM IR for vectors: the tile shapes by instruction set, and the building blocks of vector.py.
+"""The one emitter of vector code: a formula on `Value`s becomes LLVM IR.
+
+    @emitted
+    def scale(emit, x, at, factor, out, count):
+        emit.under_mask(count, lambda mask: out.store(x.load(at, mask) * factor, at, mask))
+
+    scale(x, at, factor, out, count)        # in a kernel: out[at + k] = x[at + k] * factor, for the lanes k < count
+
+What a kernel calls is compiled by Numba as `numba.extending.intrinsic`. The function above is called once for each
+combination of types, with an Emitter, an Array for each array, and a Value for each number.
 
 The shape of a tile follows the instruction set that Numba compiles for. To try another one, choose it there:
 NUMBA_CPU_NAME=x86-64-v3 NUMBA_CPU_FEATURES=+avx2,+fma gives AVX2, NUMBA_CPU_NAME=generic plain SSE2. MINIGRAD_TILES
 names an entry of TILES to be used whatever the processor is: LLVM turns vectors of any length into what there is.
 """
 
+import functools
+import inspect
 import os
 import platform
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import llvmlite.binding
 from llvmlite import ir
-from numba.core import cgutils, config
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic
 
 from ..errors import ShapeError
 
-__all__ = [
-    "CACHE_LINE", "INT", "LANE", "TILE", "Emitter", "below", "constant", "fetch", "folded", "hidden", "load", "merged",
-    "splat", "store",
-]  # fmt: skip
+__all__ = ["TILE", "Array", "Emitter", "Value", "emitted", "fma", "instruction_set", "transposed", "wide"]
+
+
+# ---- instruction sets ----------------------------------------------------------------------------
 
 
 class Tile(NamedTuple):
@@ -29,6 +42,11 @@ class Tile(NamedTuple):
     dot_rows: int
     dot_columns: int
     free_masks: bool  # masked loads cost nothing, so that full tiles need no code of their own
+
+    @property
+    def low_rows(self):
+        """Of a tile for what whole tiles leave."""
+        return max(1, self.rows // 3)
 
 
 TILES = {
@@ -61,6 +79,7 @@ def instruction_set():
 
 
 TILE = TILES[instruction_set()]
+FUSED = instruction_set() not in ("sse", "plain")  # elsewhere a fused multiply-add would be a call for each element
 INT, LANE = ir.IntType(64), ir.IntType(32)
 CACHE_LINE = 64  # bytes
 # What inline assembly calls a vector register; None where that is not known.
@@ -71,198 +90,412 @@ elif TILE is TILES["plain"]:
     REGISTER = None
 
 
-def constant(value):
-    """An int64."""
-    return ir.Constant(INT, value)
+# ---- values --------------------------------------------------------------------------------------
 
 
-def fetch(builder, address, written):
-    """Ask for the cache line of an address, which may lie outside all arrays; written: to be written to."""
-    byte = ir.IntType(8).as_pointer()
-    kind = ir.FunctionType(ir.VoidType(), [byte, LANE, LANE, LANE])
-    callee = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    near, data = 3, 1  # into the nearest cache; not instructions
-    settings = [ir.Constant(LANE, setting) for setting in (int(written), near, data)]
-    builder.call(callee, [builder.inttoptr(address, byte), *settings])
+def _element(kind):
+    return kind.element if isinstance(kind, ir.VectorType) else kind
 
 
-def hidden(builder, value):
-    """The same int64, of which the compiler knows nothing: an empty assembly.
+def _constant(kind, number):
+    if not isinstance(_element(kind), ir.IntType):
+        number = float(number)
+    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
 
-    Otherwise it keeps a pointer of its own for each place that is reached from a loop's counter, more than there are
-    registers, and moves them all to memory and back in each turn.
+
+class Value:
+    """A number, or a vector of numbers, of the code that is emitted: an operator emits its instruction.
+
+    Python's numbers become constants, a number beside a vector fills all lanes, and float32 beside float64 is widened.
+    Integers are signed in comparisons and divisions, and unsigned in shifts. A NaN compares as False.
     """
-    if REGISTER is None:
-        return value
-    return builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value], False)
+
+    def __init__(self, builder, value, flags=()):
+        """value: of llvmlite; flags: of operations on floating numbers"""
+        self.builder, self.value, self.type, self.flags = builder, value, value.type, flags
+
+    def like(self, value):
+        """Another value of the same code."""
+        return Value(self.builder, value, self.flags)
+
+    def _pair(self, other):
+        """The values of both, of one type."""
+        if not isinstance(other, Value):
+            return self.value, _constant(self.type, other)
+        lanes = max(getattr(self.type, "count", 1), getattr(other.type, "count", 1))
+        double = ir.DoubleType() in (_element(self.type), _element(other.type))
+        found = []
+        for value in (self, other):
+            value = value.rounded(ir.DoubleType()) if double else value
+            found.append(value.splat(lanes).value if lanes > 1 else value.value)
+        return found
+
+    def _with(self, other, name):
+        a, b = self._pair(other)
+        if isinstance(_element(a.type), ir.IntType):
+            return self.like(getattr(self.builder, name)(a, b))
+        return self.like(getattr(self.builder, f"f{name}")(a, b, flags=self.flags))
+
+    def _is(self, sign, other):
+        a, b = self._pair(other)
+        whole = isinstance(_element(a.type), ir.IntType)
+        compare = self.builder.icmp_signed if whole else self.builder.fcmp_ordered
+        return self.like(compare(sign, a, b))
+
+    __add__ = __radd__ = lambda self, other: self._with(other, "add")
+    __sub__ = lambda self, other: self._with(other, "sub")
+    __mul__ = __rmul__ = lambda self, other: self._with(other, "mul")
+    __truediv__ = lambda self, other: self._with(other, "div")
+    __floordiv__ = lambda self, other: self._with(other, "sdiv")
+    __and__ = lambda self, other: self._with(other, "and_")
+    __or__ = lambda self, other: self._with(other, "or_")
+    __xor__ = lambda self, other: self._with(other, "xor")
+    __rshift__ = lambda self, other: self._with(other, "lshr")
+    __lt__ = lambda self, other: self._is("<", other)
+    __le__ = lambda self, other: self._is("<=", other)
+    __gt__ = lambda self, other: self._is(">", other)
+    __ge__ = lambda self, other: self._is(">=", other)
+
+    def equals(self, other):
+        return self._is("==", other)
+
+    def is_below(self, other):
+        """Whether this is less than another integer, both without a sign."""
+        return self.like(self.builder.icmp_unsigned("<", *self._pair(other)))
+
+    def is_nan(self):
+        return self.like(self.builder.fcmp_unordered("uno", self.value, self.value))
+
+    def where(self, condition, other):
+        """This where the condition holds, else the other."""
+        if getattr(condition.type, "count", 1) < getattr(self.type, "count", 1):
+            condition = condition.splat(self.type.count)
+        return self.like(self.builder.select(condition.value, *self._pair(other)))
+
+    def rounded(self, element):
+        """The same with elements of another floating type."""
+        before = _element(self.type)
+        if before == element:
+            return self
+        kind = ir.VectorType(element, self.type.count) if isinstance(self.type, ir.VectorType) else element
+        cast = self.builder.fpext if element == ir.DoubleType() else self.builder.fptrunc
+        return self.like(cast(self.value, kind))
+
+    def low(self, kind):
+        """The lower bits of an integer, or of a vector of them, as a type of so few."""
+        return self if self.type == kind else self.like(self.builder.trunc(self.value, kind))
+
+    # ---- lanes ------------------------------------------------------------------------------------
+
+    def shuffled(self, other, places):
+        """The elements of two vectors, counted through both, at these places; None: no second one."""
+        other = ir.Constant(self.type, ir.Undefined) if other is None else other.value
+        places = list(places)
+        order = ir.Constant(ir.VectorType(LANE, len(places)), places)
+        return self.like(self.builder.shuffle_vector(self.value, other, order))
+
+    def splat(self, lanes):
+        """The number in all lanes; a vector as it is."""
+        if isinstance(self.type, ir.VectorType):
+            return self
+        nothing = ir.Constant(ir.VectorType(self.type, lanes), ir.Undefined)
+        one = self.builder.insert_element(nothing, self.value, ir.Constant(LANE, 0))
+        return self.like(one).shuffled(None, [0] * lanes)
+
+    def folded(self, join):
+        """The lanes joined in halves, 0 and n/2, 1 and n/2 + 1 ..., then again, until there is one."""
+        vector, lanes = self, self.type.count
+        while lanes > 1:
+            lanes //= 2
+            vector = join(*(vector.shuffled(None, range(first, first + lanes)) for first in (0, lanes)))
+        return self.like(self.builder.extract_element(vector.value, ir.Constant(LANE, 0)))
+
+    def sum(self):
+        return self.folded(lambda a, b: a + b)
 
 
-# ---- vectors of any type -------------------------------------------------------------------------
+def transposed(vectors):
+    """As many vectors as each has lanes, as a matrix turned about its diagonal, by swapping ever larger blocks."""
+    size, numbers = 1, range(len(vectors))
+    while size < len(vectors):
+        lower = [i if not i & size else len(vectors) + i - size for i in numbers]
+        upper = [i + size if not i & size else len(vectors) + i for i in numbers]
+        turned = list(vectors)
+        for i in numbers:
+            if not i & size:
+                one, other = vectors[i], vectors[i + size]
+                turned[i], turned[i + size] = one.shuffled(other, lower), one.shuffled(other, upper)
+        vectors, size = turned, 2 * size
+    return vectors
 
 
-def _places(numbers):
-    numbers = list(numbers)
-    return ir.Constant(ir.VectorType(LANE, len(numbers)), numbers)
+class Variable:
+    """A variable of the emitted code, which LLVM keeps in a register."""
+
+    def __init__(self, emit, value):
+        self.emit, self.slot = emit, cgutils.alloca_once(emit.builder, value.type)
+        self.set(value)
+
+    def get(self):
+        return self.emit.value(self.emit.builder.load(self.slot))
+
+    def set(self, value):
+        self.emit.builder.store(value.value, self.slot)
 
 
-def splat(builder, value, lanes):
-    """The value in all lanes."""
-    nothing = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
-    one = builder.insert_element(nothing, value, ir.Constant(LANE, 0))
-    return builder.shuffle_vector(one, nothing, _places([0] * lanes))
+class Array:
+    """An array argument, C-contiguous; offsets count elements from its first one."""
+
+    def __init__(self, emit, kind, value):
+        structure = emit.context.make_array(kind)(emit.context, emit.builder, value)
+        self.emit, self.data, self.count = emit, structure.data, emit.value(structure.nitems)
+        self.element, self.size = emit.context.get_value_type(kind.dtype), kind.dtype.bitwidth // 8
+        self.vector = ir.VectorType(self.element, emit.lanes)
+
+    def at(self, offset):
+        """The address of an element, in bytes."""
+        return self.emit.value(self.emit.builder.ptrtoint(self.data, INT)) + offset * self.size
+
+    def __getitem__(self, offset):
+        """An element."""
+        return self.emit.value(self.emit.builder.load(self.emit.builder.gep(self.data, [offset.value])))
+
+    def load(self, offset, mask=None):
+        """The vector from an offset on; lanes outside the mask are 0 and touch no memory."""
+        return self.emit.load(self.at(offset), mask, self.vector)
+
+    def store(self, vector, offset, mask=None):
+        """A vector, of which only the lanes of the mask are written, rounded to the type of the array."""
+        vector = vector if isinstance(self.element, ir.IntType) else vector.rounded(self.element)
+        self.emit.store(vector, self.at(offset), mask)
 
 
-def below(builder, count, lanes):
-    """A mask: which lanes lie below a count."""
-    numbers = ir.Constant(ir.VectorType(INT, lanes), list(range(lanes)))
-    return builder.icmp_signed("<", numbers, splat(builder, count, lanes))
-
-
-def load(builder, pointer, size, mask=None):
-    """A vector of elements of that size; lanes outside the mask are 0 and touch no memory."""
-    if mask is None:
-        return builder.load(pointer, align=size)
-    nothing = ir.Constant(pointer.type.pointee, None)
-    return _masked(builder, "load", nothing.type, nothing.type, [pointer, ir.Constant(LANE, size), mask, nothing])
-
-
-def store(builder, vector, pointer, size, mask=None):
-    if mask is None:
-        builder.store(vector, pointer, align=size)
-    else:
-        _masked(builder, "store", ir.VoidType(), vector.type, [vector, pointer, ir.Constant(LANE, size), mask])
-
-
-def _masked(builder, name, result, vector, arguments):
-    element = vector.element
-    kind = f"i{element.width}" if isinstance(element, ir.IntType) else f"f{64 if element == ir.DoubleType() else 32}"
-    function = ir.FunctionType(result, [argument.type for argument in arguments])
-    name = f"llvm.masked.{name}.v{vector.count}{kind}.p0"
-    return builder.call(cgutils.get_or_insert_function(builder.module, function, name), arguments)
-
-
-def folded(builder, vector, join):
-    """The lanes joined in halves, 0 and n/2, 1 and n/2 + 1 ..., then again, until there is one."""
-    lanes = vector.type.count
-    while lanes > 1:
-        lanes //= 2
-        nothing = ir.Constant(vector.type, ir.Undefined)
-        halves = (_places(range(first, first + lanes)) for first in (0, lanes))
-        vector = join(*[builder.shuffle_vector(vector, nothing, half) for half in halves])
-    return builder.extract_element(vector, ir.Constant(LANE, 0))
-
-
-def merged(builder, one, other, part):
-    """The first (part 0) or second (1) halves of two vectors, element by element in turn."""
-    lanes = one.type.count
-    first = part * lanes // 2
-    places = [place for k in range(first, first + lanes // 2) for place in (k, k + lanes)]
-    return builder.shuffle_vector(one, other, _places(places))
+# ---- code ----------------------------------------------------------------------------------------
 
 
 class Emitter:
-    """Emits loads, stores and sums of one element type at byte addresses."""
+    """Emits the code of one call: vectors of `lanes` elements of the type that the first array has.
 
-    def __init__(self, context, builder, signature):
-        self.context, self.builder, self.types = context, builder, signature.args
-        dtype = signature.args[0].dtype
-        self.element = context.get_value_type(dtype)
-        self.size = dtype.bitwidth // 8
-        self.lanes = TILE.vector_bytes // self.size
-        self.vector = ir.VectorType(self.element, self.lanes)
+    contract: products may be fused with sums. Else nothing is, so that the same formula gives the same bits anywhere.
+    """
 
-    def array(self, index, value):
-        """The structure behind the array that is argument number `index`."""
-        return self.context.make_array(self.types[index])(self.context, self.builder, value)
+    def __init__(self, context, builder, first, lanes, contract):
+        self.context, self.builder = context, builder
+        self.element, self.size = context.get_value_type(first.dtype), first.dtype.bitwidth // 8
+        self.lanes = lanes or TILE.vector_bytes // self.size
+        self.vector, self.flags = ir.VectorType(self.element, self.lanes), ("contract",) * contract
 
-    def shifted(self, address, elements):
-        """The address so many elements on."""
-        return self.builder.add(address, self.builder.mul(elements, constant(self.size)))
+    def argument(self, kind, value):
+        """An argument of a type of Numba."""
+        if isinstance(kind, types.Array):
+            return Array(self, kind, value)
+        if isinstance(kind, types.BaseTuple):
+            return [self.value(self.builder.extract_value(value, k)) for k in range(len(kind))]
+        return self.value(value)
 
-    def base(self, index, value, offset):
-        return self.shifted(self.builder.ptrtoint(self.array(index, value).data, INT), offset)
+    def value(self, value):
+        return Value(self.builder, value, self.flags)
 
-    def entry(self, table, index):
-        """An entry of a table of int64."""
-        return self.builder.load(self.builder.gep(table, [index]))
+    # ---- numbers and vectors ----------------------------------------------------------------------
+
+    def number(self, value):
+        """An integer of 64 bits."""
+        return self.value(ir.Constant(INT, value))
+
+    def filled(self, number, kind=None):
+        """A vector of a constant."""
+        return self.value(_constant(kind or self.vector, number))
+
+    def counting(self, first=0):
+        """The integers first, first + 1, ... in the lanes."""
+        return self.value(ir.Constant(ir.VectorType(INT, self.lanes), list(range(first, first + self.lanes))))
 
     def minimum(self, a, b):
-        return self.builder.select(self.builder.icmp_signed("<", a, b), a, b)
+        return a.where(a < b, b)
 
-    def scalar(self, address):
-        return self.builder.load(self.builder.inttoptr(address, self.element.as_pointer()), align=self.size)
+    def variable(self, value):
+        return Variable(self, value)
 
-    def splat(self, value):
-        return splat(self.builder, value, self.lanes)
+    def hidden(self, value):
+        """The same integer, of which the compiler knows nothing: an empty assembly.
+
+        Otherwise it keeps a pointer of its own for each place that is reached from a loop's counter, more than there
+        are registers, and moves them all to memory and back in each turn.
+        """
+        if REGISTER is None:
+            return value
+        return self.value(self.builder.asm(ir.FunctionType(INT, [INT]), "", "=r,0", [value.value], False))
+
+    def fence(self, variables):
+        """Finish the sums in some variables before what follows is loaded: an empty assembly that touches them.
+
+        Otherwise the compiler loads all rows first, for which there are not registers enough.
+        """
+        for variable in variables if REGISTER else ():
+            value = variable.get().value
+            kind = ir.FunctionType(value.type, [value.type])
+            passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)
+            variable.set(self.value(passed))
+
+    # ---- memory -----------------------------------------------------------------------------------
+
+    def _pointer(self, address, kind):
+        return self.builder.inttoptr(address.value, kind.as_pointer())
+
+    def load(self, address, mask=None, kind=None):
+        """A vector, or what else a type of LLVM says; lanes outside the mask are 0 and touch no memory."""
+        kind = kind or self.vector
+        pointer, size = self._pointer(address, kind), _bytes(kind)
+        if mask is None:
+            return self.value(self.builder.load(pointer, align=size))
+        arguments = [pointer, ir.Constant(LANE, size), mask.value, ir.Constant(kind, None)]
+        return self.value(self._masked("load", kind, kind, arguments))
+
+    def store(self, value, address, mask=None):
+        pointer, size = self._pointer(address, value.type), _bytes(value.type)
+        if mask is None:
+            self.builder.store(value.value, pointer, align=size)
+        else:
+            arguments = [value.value, pointer, ir.Constant(LANE, size), mask.value]
+            self._masked("store", ir.VoidType(), value.type, arguments)
+
+    def _masked(self, name, result, vector, arguments):
+        whole = isinstance(vector.element, ir.IntType)
+        name = f"llvm.masked.{name}.v{vector.count}{'i' if whole else 'f'}{8 * _bytes(vector)}.p0"
+        kind = ir.FunctionType(result, [argument.type for argument in arguments])
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), arguments)
+
+    def fetch(self, address, written):
+        """Ask for the cache line of an address, which may lie outside all arrays; written: to be written to."""
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, LANE, LANE, LANE])
+        callee = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        near, data = 3, 1  # into the nearest cache; not instructions
+        settings = [ir.Constant(LANE, setting) for setting in (int(written), near, data)]
+        self.builder.call(callee, [self.builder.inttoptr(address.value, byte), *settings])
+
+    def zeros(self):
+        """The address of two vectors of zeros."""
+        memory = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
+        zeros = cgutils.global_constant(self.builder.module, "minigrad_zeros", memory)
+        return self.value(self.builder.ptrtoint(zeros, INT))
+
+    # ---- what runs, and how often -----------------------------------------------------------------
+
+    @contextmanager
+    def loop(self, count, start=None):
+        """A with block that is run for the numbers from start, or 0, to count, which it gives."""
+        start = start and start.value
+        with cgutils.for_range(self.builder, count.value, start=start, intp=INT) as loop:
+            yield self.value(loop.index)
+
+    def if_then(self, condition):
+        return self.builder.if_then(condition.value)
+
+    def if_else(self, condition):
+        return self.builder.if_else(condition.value)
 
     def mask(self, count):
         """Which lanes lie below a count."""
-        return below(self.builder, count, self.lanes)
+        return self.counting() < count
 
     def under_mask(self, count, body):
         """body(mask); where masks cost time, once more without one, for when all lanes are used."""
         if TILE.free_masks:
             body(self.mask(count))
             return
-        with self.builder.if_else(self.builder.icmp_signed(">=", count, constant(self.lanes))) as (whole, rest):
+        with self.if_else(count >= self.lanes) as (whole, rest):
             with whole:
                 body(None)
             with rest:
                 body(self.mask(count))
 
-    def load(self, address, mask=None):
-        """A vector; lanes outside the mask are 0 and touch no memory."""
-        return load(self.builder, self.builder.inttoptr(address, self.vector.as_pointer()), self.size, mask)
+    def whole_vectors(self, count, body):
+        """body(first, mask) for each vector of a run of so many elements; without a mask for all but the last."""
+        whole = count // self.lanes
+        with self.loop(whole) as k:
+            body(k * self.lanes, None)
+        done = whole * self.lanes
+        with self.if_then(done < count):
+            body(done, self.mask(count - done))
 
-    def store(self, vector, address, mask=None):
-        store(self.builder, vector, self.builder.inttoptr(address, self.vector.as_pointer()), self.size, mask)
 
-    def zeros(self):
-        """The address of two vectors of zeros."""
-        memory = ir.Constant(ir.ArrayType(ir.IntType(8), 2 * TILE.vector_bytes), None)
-        return self.builder.ptrtoint(cgutils.global_constant(self.builder.module, "minigrad_zeros", memory), INT)
+def _bytes(kind):
+    """Of an element of a type of LLVM."""
+    element = _element(kind)
+    if isinstance(element, ir.IntType):
+        return element.width // 8
+    return 8 if element == ir.DoubleType() else 4
 
-    def variable(self, value):
-        """A variable, which LLVM keeps in a register."""
-        slot = cgutils.alloca_once(self.builder, value.type)
-        self.builder.store(value, slot)
-        return slot
 
-    def multiply_add(self, a, b, slot):
-        product = self.builder.fmul(a, b, flags=("contract",))
-        self.builder.store(self.builder.fadd(self.builder.load(slot), product, flags=("contract",)), slot)
+def emitted(function=None, *, lanes=None, contract=False, numbers="", result=None):
+    """Make of a function that emits code one that kernels call, see the head of this file.
 
-    def at_least(self, value, floor):
-        """The greater of both; a NaN of the value stays."""
-        return self.builder.select(self.builder.fcmp_ordered("<=", value, floor), floor, value)
+    Integers, also those of tuples, arrive as 64 bits; everything else as it comes.
 
-    def fence(self, slots):
-        """Finish the sums in some variables before what follows is loaded: an empty assembly that touches them.
+    lanes       of a vector; None: as many as a register holds
+    contract    whether products may be fused with sums
+    numbers     names of parameters that become of the type that the elements of the first array have
+    result      a function of the types of the arguments, Numba's: the type of what the function returns
+    """
+    if function is None:
+        return functools.partial(emitted, lanes=lanes, contract=contract, numbers=numbers, result=result)
+    names = list(inspect.signature(function).parameters)[1:]
 
-        Otherwise the compiler loads all rows first, for which there are not registers enough.
-        """
-        for slot in slots if REGISTER else ():
-            value = self.builder.load(slot)
-            kind = ir.FunctionType(value.type, [value.type])
-            passed = self.builder.asm(kind, "", f"={REGISTER},0,~{{memory}}", [value], True)
-            self.builder.store(passed, slot)
+    def typed(typing_context, *kinds):
+        first = next(kind for kind in kinds if isinstance(kind, types.Array))
+        kinds = [
+            first.dtype if name in numbers.split() else _taken(kind) for name, kind in zip(names, kinds, strict=True)
+        ]
 
-    def lane_sum(self, vector):
-        """The lanes added in halves."""
-        return folded(self.builder, vector, self.builder.fadd)
+        def generate(context, builder, signature, values):
+            emit = Emitter(context, builder, first, lanes, contract)
+            found = function(emit, *map(emit.argument, signature.args, values))
+            return found.value if result else context.get_dummy_value()
 
-    def transposed(self, vectors):
-        """As many vectors as each has lanes, as a matrix turned about its diagonal, by swapping ever larger blocks."""
-        size, numbers = 1, range(self.lanes)
-        while size < self.lanes:
-            lower = _places(i if not i & size else self.lanes + i - size for i in numbers)
-            upper = _places(i + size if not i & size else self.lanes + i for i in numbers)
-            turned = list(vectors)
-            for i in numbers:
-                if not i & size:
-                    pair = vectors[i], vectors[i + size]
-                    turned[i], turned[i + size] = (
-                        self.builder.shuffle_vector(*pair, order) for order in (lower, upper)
-                    )
-            vectors, size = turned, 2 * size
-        return vectors
+        return (result(*kinds) if result else types.void)(*kinds), generate
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter(name, kind) for name in ("typing_context", *names)]
+    typed.__signature__ = inspect.Signature(parameters)  # Numba wants to know how many there are
+    return intrinsic(functools.update_wrapper(typed, function, updated=()))
+
+
+def _taken(kind):
+    """The type of Numba that a call takes for an argument of this one."""
+    if isinstance(kind, types.Integer):
+        return types.int64
+    if isinstance(kind, types.BaseTuple):
+        return types.UniTuple(types.int64, len(kind))
+    return kind
+
+
+# ---- what a compiled loop over elements asks of the processor that plain Python cannot say ---------------------------
+
+
+@intrinsic
+def fma(typing_context, a, b, c):
+    """a * b + c of float32, rounded once; where the instruction set has no such instruction, twice.
+
+    So the bits follow from the instruction set alone, and not from how a loop was compiled.
+    """
+
+    def generate(context, builder, signature, values):
+        return builder.fma(*values) if FUSED else builder.fadd(builder.fmul(*values[:2]), values[2])
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
+@intrinsic
+def wide(typing_context, count):
+    """The count, an integer; loops of the function that asks for it use the widest vectors that there are.
+
+    Compilers prefer half of AVX-512's, which pays only where a program has little to compute.
+    """
+
+    def generate(context, builder, signature, values):
+        # llvmlite knows the attributes that are words, but not those that are texts.
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return values[0]
+
+    return count(count), generate

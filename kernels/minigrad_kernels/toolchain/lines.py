@@ -20,163 +20,135 @@ holds up those after it, and a loop that also stores sums then waits for memory 
 import functools
 import inspect
 
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from .emit import CACHE_LINE, emitted
+from .emit import Value as Vector
 
-from .emit import CACHE_LINE, INT, below, constant, fetch, folded, load, splat, store
+__all__ = ["LANES", "Vector", "lane_greatest", "lane_total", "line", "row_greatest", "row_shift", "row_sum"]
 
-__all__ = ["LANES", "Vector", "lane_greatest", "lane_total", "line"]
+ABREAST = 4  # totals of a row, each of one vector, that do not wait for each other
 
 LANES = 16  # two or four registers where vectors are shorter
 
 AHEAD = 2048  # bytes
 
 
-class Vector:
-    """The lanes of one value in a formula."""
-
-    def __init__(self, builder, value):
-        self.builder, self.value = builder, value
-
-    def _widened(self, kind):
-        return self.value if self.value.type == kind else self.builder.fpext(self.value, kind)
-
-    def _with(self, other, operation):
-        double = ir.VectorType(ir.DoubleType(), LANES)
-        kind = double if double in (self.value.type, other.value.type) else self.value.type
-        return Vector(self.builder, operation(self._widened(kind), other._widened(kind)))
-
-    def __add__(self, other):
-        return self._with(other, self.builder.fadd)
-
-    def __sub__(self, other):
-        return self._with(other, self.builder.fsub)
-
-    def __mul__(self, other):
-        return self._with(other, self.builder.fmul)
-
-    def __le__(self, other):
-        return self._with(other, lambda a, b: self.builder.fcmp_ordered("<=", a, b))
-
-    def where(self, condition, other):
-        """This where the condition holds, else the other."""
-        return Vector(self.builder, self.builder.select(condition.value, self.value, other.value))
-
-
 class _Here:
-    """What a formula sees: vectors of the arrays at one place, and of the numbers."""
+    """What a formula sees: vectors of the arrays at one place, totals, and numbers."""
 
-    def __init__(self, builder, pointers, totals, numbers, mask):
-        vars(self).update(_builder=builder, _pointers=pointers, _totals=totals, _numbers=numbers, _mask=mask)
-        vars(self).update(_loaded={name: Vector(builder, builder.load(place)) for name, place in totals.items()})
+    def __init__(self, emit, arrays, totals, known, mask):
+        """arrays: {name: (array, offset, whether it moves)}; totals: {name: variable}; known: {name: vector}"""
+        known = known | {name: total.get() for name, total in totals.items()}
+        vars(self).update(_emit=emit, _arrays=arrays, _totals=totals, _known=known, _mask=mask)
 
     def __getattr__(self, name):
-        if name in self._numbers:
-            return self._numbers[name]
-        if name not in self._loaded:
-            pointer, size, moves = self._pointers[name]
+        if name not in self._known:
+            array, offset, moves = self._arrays[name]
             if moves:
-                self._fetch(pointer, size, False)
-            self._loaded[name] = Vector(self._builder, load(self._builder, pointer, size, self._mask))
-        return self._loaded[name]
+                self._fetch(array, offset, False)
+            self._known[name] = array.load(offset, self._mask)
+        return self._known[name]
 
     def __setattr__(self, name, vector):
-        before, self._loaded[name] = self._loaded.get(name), vector
-        pointer, size, moves = self._pointers.get(name) or (self._totals[name], None, False)
-        if moves:
-            self._fetch(pointer, size, True)
-        value, kind = vector.value, pointer.type.pointee
-        if value.type != kind:
-            narrow = self._builder.fpext if kind.element == ir.DoubleType() else self._builder.fptrunc
-            value = narrow(value, kind)
+        before, self._known[name] = self._known.get(name), vector
         if name in self._totals:
-            value = value if self._mask is None else self._builder.select(self._mask, value, before.value)
-            self._builder.store(value, pointer)
-        else:
-            store(self._builder, value, pointer, size, self._mask)
+            vector = vector.rounded(before.type.element)
+            self._totals[name].set(vector if self._mask is None else vector.where(self._mask, before))
+            return
+        array, offset, moves = self._arrays[name]
+        if moves:
+            self._fetch(array, offset, True)
+        array.store(vector.splat(LANES), offset, self._mask)
 
-    def _fetch(self, pointer, size, written):
+    def _fetch(self, array, offset, written):
         """What lies AHEAD of a whole vector."""
-        if self._mask is None:
-            start = self._builder.ptrtoint(pointer, INT)
-            for line in range(0, size * LANES, CACHE_LINE):
-                fetch(self._builder, self._builder.add(start, constant(AHEAD + line)), written)
-
-
-def _emit(context, builder, formula, names, moving, totals, kinds, values):
-    """The formula for all whole vectors, and under a mask for the rest."""
-    (at, width), arrays = values[:2], {}
-    numbers, held = {}, {}
-    for name, kind, value in zip(names, kinds, values[2:], strict=True):
-        if name in totals:
-            data = context.make_array(kind)(context, builder, value).data
-            memory = builder.bitcast(data, ir.VectorType(data.type.pointee, LANES).as_pointer())
-            held[name] = cgutils.alloca_once(builder, memory.type.pointee), memory, kind.dtype.bitwidth // 8
-        elif isinstance(kind, types.Array):
-            data = context.make_array(kind)(context, builder, value).data
-            arrays[name] = builder.gep(data, [at]) if name in moving else data, kind.dtype.bitwidth // 8
-        else:
-            numbers[name] = Vector(builder, splat(builder, value, LANES))
-
-    def step(k, mask):
-        places = {}
-        for name, (data, size) in arrays.items():
-            vector = ir.VectorType(data.type.pointee, LANES).as_pointer()
-            places[name] = builder.bitcast(builder.gep(data, [k]), vector), size, name in moving
-        formula(_Here(builder, places, {name: place for name, (place, *_) in held.items()}, numbers, mask))
-
-    for place, memory, size in held.values():
-        builder.store(builder.load(memory, align=size), place)
-    whole = builder.and_(width, constant(-LANES))
-    with cgutils.for_range(builder, builder.sdiv(whole, constant(LANES)), intp=INT) as loop:
-        step(builder.mul(loop.index, constant(LANES)), None)
-    with builder.if_then(builder.icmp_signed("<", whole, width)):
-        step(whole, below(builder, builder.sub(width, whole), LANES))
-    for place, memory, size in held.values():
-        builder.store(builder.load(place), memory, align=size)
+        for line in range(0, array.size * LANES, CACHE_LINE) if self._mask is None else ():
+            self._emit.fetch(array.at(offset) + (AHEAD + line), written)
 
 
 def line(moving, fixed="", totals="", numbers=""):
     """Make of a formula a function for kernels, see the head of this file: (at, width, *moving, *fixed, *totals,
     *numbers)."""
-    moving, totals = moving.split(), totals.split()
-    names = [*moving, *fixed.split(), *totals, *numbers.split()]
+    moving, fixed, totals, numbers = (names.split() for names in (moving, fixed, totals, numbers))
 
     def decorate(formula):
-        def run(typing_context, at, width, *arguments):
-            def generate(context, builder, signature, values):
-                _emit(context, builder, formula, names, moving, totals, signature.args[2:], values)
-                return context.get_dummy_value()
+        def run(emit, at, width, *values):
+            given = dict(zip((*moving, *fixed, *totals, *numbers), values, strict=True))
+            known = {name: given[name].splat(LANES) for name in numbers}
+            held = {name: emit.variable(given[name].load(emit.number(0))) for name in totals}
 
-            return types.void(types.intp, types.intp, *arguments), generate
+            def step(k, mask):
+                arrays = {name: (given[name], at + k, True) for name in moving}
+                formula(_Here(emit, arrays | {name: (given[name], k, False) for name in fixed}, held, known, mask))
+
+            emit.whole_vectors(width, step)
+            for name, total in held.items():
+                given[name].store(total.get(), emit.number(0))
 
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = [inspect.Parameter(name, kind) for name in ("typing_context", "at", "width", *names)]
-        run.__signature__ = inspect.Signature(parameters)  # Numba wants to know how many there are
-        return intrinsic(functools.update_wrapper(run, formula, updated=()))
+        names = "emit", "at", "width", *moving, *fixed, *totals, *numbers
+        run.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+        return emitted(functools.update_wrapper(run, formula, updated=()), lanes=LANES)
 
     return decorate
 
 
-def _lanes_joined(join):
-    @intrinsic
-    def joined(typing_context, array):
-        def generate(context, builder, signature, values):
-            data = context.make_array(array)(context, builder, values[0]).data
-            kind = ir.VectorType(data.type.pointee, LANES)
-            vector = load(builder, builder.bitcast(data, kind.as_pointer()), array.dtype.bitwidth // 8)
-            return folded(builder, vector, lambda one, other: join(builder, one, other))
-
-        return array.dtype(array), generate
-
-    return joined
+@emitted(lanes=LANES, result=lambda array: array.dtype)
+def lane_total(emit, array):
+    """The sum of the first LANES elements: 0 + 8, 1 + 9 ..., then again by halves."""
+    return array.load(emit.number(0)).sum()
 
 
-def _greater(builder, one, other):
-    return builder.select(builder.fcmp_ordered(">", other, one), other, one)
+@emitted(lanes=LANES, result=lambda array: array.dtype)
+def lane_greatest(emit, array):
+    """The greatest of the first LANES elements; NaN is passed over."""
+    return array.load(emit.number(0)).folded(lambda one, other: other.where(other > one, one))
 
 
-# Of the first LANES elements of an array: 0 and 8, 1 and 9 ..., then again by halves.
-lane_total = _lanes_joined(ir.IRBuilder.fadd)
-lane_greatest = _lanes_joined(_greater)  # NaN is passed over
+# ---- rows: whole vectors of as many lanes as a register has, the last one masked ---------------------------------
+#
+# Compilers leave loops that add up as they are, one element after the other, because another order would round
+# otherwise. Of a row less a number they take several vectors at a time, and what is left, all of a short row, one by
+# one.
+
+
+def _joined(emit, x, at, count, empty, join):
+    """The elements of a row joined in pairs; `empty` changes nothing.
+
+    Vectors that follow each other go into ABREAST totals of their own, so that none waits for the one before.
+    """
+    totals = [emit.variable(emit.filled(empty)) for _ in range(ABREAST)]
+    groups = count // (ABREAST * emit.lanes)
+    with emit.loop(groups) as group:
+        for k, total in enumerate(totals):
+            total.set(join(total.get(), x.load(at + group * (ABREAST * emit.lanes) + k * emit.lanes)))
+    done = groups * (ABREAST * emit.lanes)
+    with emit.loop((count - done + (emit.lanes - 1)) // emit.lanes) as step:
+        first = done + step * emit.lanes
+        mask = emit.mask(count - first)
+        elements = x.load(at + first, mask).where(mask, emit.filled(empty))
+        totals[0].set(join(totals[0].get(), elements))
+    found = [total.get() for total in totals]
+    while len(found) > 1:
+        found = [join(one, other) for one, other in zip(found[::2], found[1::2], strict=True)]
+    return found[0].folded(join)
+
+
+@emitted(result=lambda x, at, count: x.dtype)
+def row_greatest(emit, x, at, count):
+    """The greatest of x[at : at + count], where x is 1-D; NaN is passed over."""
+    return _joined(emit, x, at, count, float("-inf"), lambda total, new: new.where(new > total, total))
+
+
+@emitted(result=lambda x, at, count: x.dtype)
+def row_sum(emit, x, at, count):
+    """The sum of x[at : at + count], where x is 1-D.
+
+    Each lane of ABREAST vectors by itself, then these in pairs, then the lanes in halves.
+    """
+    return _joined(emit, x, at, count, 0, lambda total, new: total + new)
+
+
+@emitted(numbers="by further")
+def row_shift(emit, x, by, further, out):
+    """out = (x - by) - further, for each element of out; both are 1-D."""
+    emit.whole_vectors(out.count, lambda k, mask: out.store(x.load(k, mask) - by - further, k, mask))

@@ -1,9 +1,12 @@
-"""Mode: a value that holds inside a with block, in a file of its own: it can be set before anything is compiled."""
+"""Modes: values that hold inside a with block; they can be set before anything is compiled."""
 
 import contextlib
 import contextvars
+from typing import Any
 
-__all__ = ["Block", "Mode"]
+from ..errors import KindError
+
+__all__ = ["Mode", "capturing", "tf32", "tf32_mode"]
 
 
 class Mode:
@@ -45,3 +48,42 @@ class Block(contextlib.ContextDecorator):
 
     def __exit__(self, *error):
         self.mode.leave()
+
+
+# ---- TF32 --------------------------------------------------------------------------------------------------------
+
+_tf32 = Mode("tf32", False)
+tf32_mode = _tf32.get
+
+
+def tf32(mode=True):
+    """Whether products and convolutions of float32 on a GPU round their operands to TF32. Off by default. A with block
+    or a decorator.
+
+    TF32 has the range of float32 and 10 bits of mantissa: the relative error of an operand is at most 2**-11. Products
+    are exact, and their sums stay float32. This is what tensor cores take, from compute capability 8.0 on. On the CPU
+    the mode changes nothing, as PyTorch's allow_tf32.
+
+    Errors  TypeError for a mode that is not True or False
+    Source  PTX ISA: cvt.rna.tf32.f32
+    """
+    if not isinstance(mode, bool):
+        raise KindError(f"tf32: mode is {mode!r}, wants True or False")
+    return _tf32.setting(mode)
+
+
+# ---- capture -----------------------------------------------------------------------------------------------------
+
+# What this thread starts on a GPU may become part of a graph: then somebody records it.
+#
+#     hold        (values) -> that the arrays of the device among them stay as long as the graph
+#     keep        (anything) -> likewise
+#     upload      a NumPy array -> an equal one on the device, there at once and for as long as the graph
+#     write       (an array of the device, NumPy's numbers): they are there when the graph is first launched
+#     note        (again, undo, check, after): what the host does besides. `again` does it once more before each replay,
+#                 `undo` takes it back where the capture fails, `check` says before a replay whether the graph still
+#                 holds, `after` is called with the graph after each launch, the first one included
+#
+# Numbers that change from step to step lie on the device at one address. Who owns such an array notes how the host
+# renews it; see optimizer/cuda.py.
+capturing: contextvars.ContextVar[Any] = contextvars.ContextVar("capturing", default=None)

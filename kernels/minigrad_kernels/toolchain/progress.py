@@ -1,10 +1,11 @@
-"""A line on a terminal while kernels are compiled, which happens once on each machine."""
+"""What surrounds the compilation of a kernel, which happens once on each machine: a line on a terminal tells of it."""
 
+import gc
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
-__all__ = ["compiling", "listen", "name_of"]
+__all__ = ["compiling", "listen", "name_of", "no_collection"]
 
 PATIENCE = 1.0  # seconds of compilation before anything is said
 WIDTH = 79
@@ -35,7 +36,7 @@ def compiling(function):
     global _count, _seconds
     _count += 1
     name, start = name_of(function), time.perf_counter()
-    shown = _seconds > PATIENCE and not _listeners and _is_terminal(sys.stderr)
+    shown = _seconds > PATIENCE and not _listeners and sys.stderr and not sys.stderr.closed and sys.stderr.isatty()
     if shown:
         _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
     try:
@@ -49,16 +50,19 @@ def compiling(function):
             listener(name, seconds)
 
 
-def _is_terminal(stream):
+@contextmanager
+def no_collection():
+    """Numba makes millions of objects: to look through them again and again meanwhile costs a tenth of its time."""
+    on = gc.isenabled()
+    gc.disable()
     try:
-        return stream is not None and stream.isatty()
-    except ValueError:  # closed
-        return False
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 def _write(text):
-    try:
+    with suppress(OSError):  # nobody reads it any more: no reason to stop compiling
         sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError:  # nobody reads it any more: no reason to stop compiling
-        return

@@ -2,7 +2,7 @@
 a tile that overlaps its neighbour."""
 
 from ..toolchain import flat, jit, share, shared
-from ..toolchain.tiles import SIDE, turn
+from ..toolchain.packing import SIDE, turn
 
 __all__ = ["transpose"]
 

@@ -1,4 +1,4 @@
-"""CUDA kernels written in Python: declared (kernel), compiled (compiler, passes), kept (cache), started (launch)."""
+"""CUDA kernels in Python: declared (kernel), named (keys), compiled (compiler), kept (cache), started (launch)."""
 
 import warnings
 

@@ -5,16 +5,17 @@ code by its PTX, the architecture and the linker. An archive has PTX of many ker
 wheel may bring one, `MINIGRAD_PTX` names another, or a wheel that has one. It comes before the user's cache.
 """
 
+import contextlib
 import functools
 import hashlib
 import io
-import json
 import os
+import pickle
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile, ZipInfo
 
 from ...errors import StateError
-from ..cache import replace, user_cache
+from ..cache import load_file, save_file, user_cache
 from . import compiler
 
 __all__ = ["load_code", "load_ptx", "pack", "save_code", "save_ptx"]
@@ -30,7 +31,7 @@ def pack(file, kernels):
     """Write an archive of the PTX of kernels; what nothing has kept is compiled."""
     with ZipFile(file, "w", ZIP_DEFLATED) as archive:
         for kernel in kernels:
-            entry = ZipInfo(f"{kernel.name}-{kernel.source.key}.ptx")  # of no date: the same kernels make the same file
+            entry = ZipInfo(f"{kernel.name}-{kernel.key}.ptx")  # of no date: the same kernels make the same file
             archive.writestr(entry, kernel.kept, ZIP_DEFLATED)
 
 
@@ -55,27 +56,26 @@ def _archive(path):
 
 
 def load_ptx(name, key):
-    """PTX as keys.py keeps it, from an archive or the user's cache; None if neither has it."""
+    """PTX, from an archive or the user's cache; None if neither has it."""
     archived = _archive(os.environ.get("MINIGRAD_PTX")).get(f"{name}-{key}.ptx")
-    kept = archived or _load(f"{name}-{key}-{_tools(0)}.ptx")[1]
-    return kept and kept.decode()
+    found = archived or _load(f"{name}-{key}-{_tools(0)}.ptx")
+    return found and found.decode()
 
 
 def save_ptx(name, key, text):
     """Keep PTX in the user's cache."""
-    _save(f"{name}-{key}-{_tools(0)}.ptx", {}, text.encode())
+    _save(f"{name}-{key}-{_tools(0)}.ptx", text.encode())
 
 
 def load_code(name, architecture, ptx):
     """The Binary that was made of this PTX; None if there is none, or if its file was damaged."""
-    about, image = _load(_code(name, architecture, ptx))
-    return image and compiler.Binary(image, **about)
+    found = _load(_code(name, architecture, ptx))
+    return found and compiler.Binary(*pickle.loads(found))
 
 
 def save_code(name, architecture, ptx, binary):
     """Keep machine code in the user's cache."""
-    about = binary._asdict()
-    _save(_code(name, architecture, ptx), about, about.pop("image"))
+    _save(_code(name, architecture, ptx), pickle.dumps(tuple(binary)))
 
 
 def _code(name, architecture, ptx):
@@ -89,27 +89,14 @@ def _tools(which):
     return hashlib.sha256(compiler.compiler_versions()[which].encode()).hexdigest()[:12]
 
 
-def _digest(about, content):
-    return hashlib.sha256(json.dumps(about).encode() + content).hexdigest()
-
-
-def _save(entry, about, content):
-    """Keep bytes and a dict. A folder that cannot be written to means no cache, not an error."""
-    head = f"// {json.dumps(about | {'sha256': _digest(about, content)})}\n"
-    try:
-        replace(user_cache() / "cuda" / entry, head.encode() + content)
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
-        return
+def _save(entry, content):
+    with contextlib.suppress(RuntimeError):  # the user has no home folder
+        save_file(user_cache() / "cuda" / entry, content)
 
 
 def _load(entry):
-    """(dict, bytes) as they were kept; None twice if they are not there, or damaged."""
     try:
-        for file in sorted((user_cache() / "cuda").glob(entry)):
-            head, _, content = file.read_bytes().partition(b"\n")
-            about = json.loads(head.removeprefix(b"// "))
-            if about.pop("sha256") == _digest(about, content):
-                return about, content
-    except (OSError, RuntimeError, ValueError, KeyError):
-        pass
-    return None, None
+        files = sorted((user_cache() / "cuda").glob(entry))
+    except (OSError, RuntimeError):
+        return None
+    return load_file(files[0]) if files else None

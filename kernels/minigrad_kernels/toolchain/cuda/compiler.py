@@ -1,11 +1,22 @@
-"""From a Python function to machine code: Numba, passes.py, libnvvm (PTX), nvJitLink (cubin). No GPU is needed.
+"""From a Python function to machine code: Numba, libnvvm (PTX), nvJitLink (cubin). No GPU is needed.
 
-Numba's IR is the same for every architecture, so a kernel passes the front end once. `cuda.jit` itself is never
-used: it cannot promise that pointers do not overlap, unrolls no loop, and its launches cost ten times as much.
+Numba's IR is the same for every architecture, so a kernel passes the front end once. On the way to libnvvm the IR gets
+what it lacks for code as good as CUDA C's: pointers that do not overlap (`restrict`), marks of loops (`unroll_loops`),
+and the kernel's own name (`rename`). `cuda.jit` and `cuda.compile` have none of these, and a launch by `cuda.jit`
+costs ten times as much.
+
+These internals of numba-cuda are used for that. It is frozen, and they are the same from 0.24 to 0.30:
+
+    compiler            _compile_pyfunc_with_fixup, since 0.21: the module before libnvvm sees it
+    library             _entry_name, get_function, modules
+    cudadrv.nvvm        CompilationUnit, LibDevice, llvm_replace: libnvvm, which has a public face of its own in
+                        cuda.bindings, but not the text that it reads
+
+Without one of them a kernel that is not kept cannot be compiled: the ImportError or AttributeError says which one. What
+is kept, by the user's cache or an archive, runs all the same.
 """
 
 import functools
-import gc
 import linecache
 import os
 import platform
@@ -14,9 +25,12 @@ import threading
 from typing import NamedTuple
 
 import numpy
+from llvmlite import ir
+from llvmlite.ir import values
 
 from ...errors import StateError
-from . import passes
+from ..progress import no_collection
+from .intrinsics import UNROLL
 
 __all__ = ["INSTALL", "Binary", "NoCompilerError", "compiler_versions", "link", "missing", "to_ptx"]
 
@@ -114,21 +128,17 @@ def to_ptx(name, function, types, bounds, architecture):
     signature = kinds.void(*(_numba_type(text) for text in types))
     lines = bool(linecache.getlines(function.__code__.co_filename))  # none for what was typed at a prompt
     options = dict(device=False, abi="numba", cc=FRONT_END, lineinfo=lines, launch_bounds=bounds)
-    collects = gc.isenabled()
-    gc.disable()  # it takes a quarter of the time, and finds little
     try:
-        library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
+        with no_collection():
+            library, _ = _compile_pyfunc_with_fixup(function, signature, **options)
     except Exception as error:  # of typing, of lowering, of bytecode: they have no base in common
         raise StateError(f"{name}: Numba refuses it: {error}") from error
-    finally:
-        if collects:
-            gc.enable()
     entry = library._entry_name
-    passes.restrict(library.get_function(entry))
+    restrict(library.get_function(entry))
     unit = CompilationUnit({"arch": architecture.replace("sm_", "compute_"), "opt": 3})
     for module in library.modules:
-        passes.loops(module)
-        unit.add_module(llvm_replace(passes.names(str(module), entry, name)).encode())
+        unroll_loops(module)
+        unit.add_module(llvm_replace(rename(str(module), entry, name)).encode())
     unit.lazy_add_module(LibDevice().get())
     try:
         return _text(unit.compile())
@@ -138,6 +148,63 @@ def to_ptx(name, function, types, bounds, architecture):
 
 def _text(data):
     return bytes(data).decode().rstrip("\0").strip() + "\n"
+
+
+# ---- what Numba's IR lacks ---------------------------------------------------------------------------------------
+
+
+def restrict(function):
+    """Promise that memory reached through one pointer argument is reached through no other."""
+    for argument in function.args:
+        if isinstance(argument.type, ir.PointerType):
+            argument.add_attribute("noalias")
+
+
+def unroll_loops(module):
+    """Replace every unroll mark by metadata of the loop that it stands in, the one whose head is the nearest above.
+
+    A mark is the first statement of a loop, so it follows its head, and blocks lie in the order of the source.
+    """
+    for function in module.functions:
+        number = {block: k for k, block in enumerate(function.blocks)}
+        ends = {}  # of the loops: the number of the head, and the last block that jumps back to it
+        for block, k in number.items():
+            heads = [number[to] for to in block.terminator.operands if isinstance(to, ir.Block)]
+            ends |= {head: block for head in heads if head <= k}
+        for block, k in number.items():
+            for mark in [mark for mark in block.instructions if _callee(mark).startswith(UNROLL)]:
+                head = max((head for head in ends if head <= k), default=None)
+                if head is not None:  # else the front end itself has unrolled the loop
+                    count = int(_callee(mark)[len(UNROLL) :])
+                    ends[head].terminator.set_metadata("llvm.loop", _hint(module, count))
+                block.instructions.remove(mark)
+    for name in [name for name in module.globals if name.startswith(UNROLL)]:
+        del module.globals[name]
+
+
+def _callee(instruction):
+    return getattr(getattr(instruction, "callee", None), "name", "")
+
+
+def _hint(module, count):
+    """Metadata of a loop. Its first operand is itself, which tells it from the metadata of all other loops."""
+    name = {0: "llvm.loop.unroll.full", 1: "llvm.loop.unroll.disable"}.get(count, "llvm.loop.unroll.count")
+    option = module.add_metadata([name] if count < 2 else [name, ir.IntType(32)(count)])
+    hint = values.MDValue(module, (option,), name=str(len(module.metadata)))
+    hint.operands = (hint, option)
+    return hint
+
+
+def rename(text, entry, name):
+    """IR under the kernel's own name, without Numba's environment.
+
+    The lines of the source stay, but not where its variables live: on those libnvvm 13.0 now and then loses a label.
+    """
+    text = text.replace(entry, name)
+    return re.sub(r'^@"?_ZN08NumbaEnv.*\n|^.*call void @"llvm\.dbg\..*\n', "", text, flags=re.MULTILINE)
+
+
+# ---- machine code ------------------------------------------------------------------------------------------------
 
 
 @_serial

@@ -17,6 +17,7 @@ does not know.
 
 import functools
 import inspect
+import json
 import math
 import re
 import threading
@@ -30,7 +31,7 @@ from ...errors import KindError, ShapeError, StateError
 from ..watch import launched, watchers
 from . import cache, compiler
 from .intrinsics import SIMULATOR, cuda
-from .keys import source_of
+from .keys import key_of
 
 __all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "each_float", "kernel"]
 
@@ -39,6 +40,8 @@ ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"
 SPECIFIC = ("sm_90a",)  # with instructions that no other architecture has, newer ones neither
 KERNELS: "dict[str, Kernel]" = {}  # every kernel that was ever declared, by name
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+FILE = re.compile(r"(\.file\s+\d+ ).*")  # of PTX: the name of the source
+PACKAGES = Path(__file__).parents[3]  # the folder in which the package lies
 TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)(\*|\[:(,:)*\])?")
 
 
@@ -80,6 +83,7 @@ class Kernel:
         self.function, self.name, self.threads, self.opcodes = function, name, threads, tuple(opcodes)
         self.signature = _parameters(name, signature)
         self.parameters = tuple(_flat(self.signature))
+        self._has_arrays = len(self.parameters) > len(self.signature)
         self.bounds = (threads, blocks) if blocks else threads
         self.architectures = (lowest,) if lowest in SPECIFIC else ARCHITECTURES[ARCHITECTURES.index(lowest) :]
         self.declared = time.time()
@@ -93,25 +97,29 @@ class Kernel:
     # ---- compiled forms ------------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def source(self):
-        """The Source of the compiled code, with its key: of all that the code depends on but the tools that compile."""
-        options = self.name, self.parameters, self.bounds, self.architectures[0]
-        return source_of(self.function, options, self.declared)
+    def key(self):
+        """A hash of all that the compiled code depends on but the tools that compile."""
+        return key_of(self.function, (self.name, self.parameters, self.bounds, self.architectures[0]), self.declared)
 
     @functools.cached_property
     def kept(self):
-        """PTX for the oldest architecture, as it is kept: from an archive, the user's cache, or the compiler."""
-        found = cache.load_ptx(self.name, self.source.key)
+        """PTX for the oldest architecture, as it is kept: from an archive, the user's cache, or the compiler.
+
+        It names no file, so that a wheel and a cache may be moved to other folders.
+        """
+        found = cache.load_ptx(self.name, self.key)
         if found is None:
             types = [kind for _, kind in self.signature]
             text = compiler.to_ptx(self.name, self.function, types, self.bounds, self.architectures[0])
-            found = self.source.kept(text)
-            cache.save_ptx(self.name, self.source.key, found)
+            found = FILE.sub(r'\1""', text)
+            cache.save_ptx(self.name, self.key, found)
         return found
 
     @functools.cached_property
     def _ptx(self):
-        return self.source.shown(self.kept)
+        file = Path(self.function.__code__.co_filename)
+        shown = file.relative_to(PACKAGES) if file.is_relative_to(PACKAGES) else file
+        return FILE.sub(lambda match: match[1] + json.dumps(shown.as_posix(), ensure_ascii=False), self.kept)
 
     def ptx(self):
         """PTX, for the oldest architecture and all newer ones.
@@ -160,11 +168,11 @@ class Kernel:
 
         Errors  TypeError for what is no array of as many axes as the signature says
         """
-        if len(arguments) != len(self.signature) or self.parameters == self.signature:
+        if not self._has_arrays or len(arguments) != len(self.signature):
             return arguments
         found = []
         for (name, kind), argument in zip(self.signature, arguments, strict=True):
-            found += self._fields(name, kind, argument) if kind.endswith("]") else [argument]
+            found += self._fields(name, kind, argument) if kind[-1] == "]" else [argument]
         return found
 
     def _fields(self, name, kind, argument):

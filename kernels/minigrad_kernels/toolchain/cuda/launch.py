@@ -16,7 +16,7 @@ from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_st
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
-from ..capture import capturing
+from ..modes import capturing
 from .compiler import NoCompilerError
 from .kernel import SPECIFIC
 
@@ -131,8 +131,8 @@ class Launcher:
         current_device(kernel.name)
         self.kernel = kernel
         self._pointers = [kind.endswith("*") for _, kind in kernel.parameters]
-        slots = ["Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters]
-        self._pack = struct.Struct("<" + "".join(slots)).pack_into
+        self._slots = ["Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters]
+        self._pack = struct.Struct("<" + "".join(self._slots)).pack_into
         self._functions: dict[int, int] = {}  # of the driver, by device
         self._modules: list[Module] = []  # alive as long as their functions
         self._blocks = threading.local()
@@ -183,20 +183,18 @@ class Launcher:
             return self._functions[device]
 
     def _refused(self, arguments):
-        parameters = self.kernel.parameters
+        """What is wrong with arguments that cannot be packed."""
+        parameters, name = self.kernel.parameters, self.kernel.name
         if len(arguments) != len(parameters):
-            return KindError(f"{self.kernel.name}: got {len(arguments)} arguments, wants {len(self.kernel.signature)}")
-        for (name, kind), argument in zip(parameters, arguments, strict=True):
-            wanted = "a cupy.ndarray or an address" if kind.endswith("*") else f"a Python number that {kind} holds"
+            return KindError(f"{name}: got {len(arguments)} arguments, wants {len(self.kernel.signature)}")
+        for (label, kind), slot, argument in zip(parameters, self._slots, arguments, strict=True):
             try:
-                if kind.endswith("*"):
-                    struct.pack("<Q", argument if type(argument) is int else argument.data.ptr)
-                else:
-                    struct.pack("<" + SLOTS[kind], argument)
+                struct.pack("<" + slot, argument.data.ptr if slot == "Q" and type(argument) is not int else argument)
             except (struct.error, OverflowError, AttributeError):
+                wanted = "a cupy.ndarray or an address" if kind.endswith("*") else f"a Python number that {kind} holds"
                 shown = f"{type(argument).__name__} {argument!r}"[:80]
-                return KindError(f"{self.kernel.name}: {name} is {shown}, wants {wanted}")
-        return KindError(f"{self.kernel.name}: wants arguments {parameters}")
+                return KindError(f"{name}: {label} is {shown}, wants {wanted}")
+        return KindError(f"{name}: wants arguments {parameters}")
 
 
 def _three(sizes):

@@ -1,13 +1,14 @@
-"""Where arrays lie on their device, and how small tables get there."""
+"""Where arrays lie on their device, how small tables get there, and which rung of a ladder of kernels runs."""
 
 from collections import OrderedDict
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..capture import capturing
+from ...errors import ShapeError
+from ..modes import capturing
 
-__all__ = ["VECTOR", "View", "address", "aligned", "kept", "on_host", "upload", "write"]
+__all__ = ["VECTOR", "View", "address", "aligned", "choose", "kept", "on_host", "upload", "write"]
 
 VECTOR = 16  # bytes that one thread can load at once, from an address that is a multiple of them
 KEPT = 256  # tables on devices
@@ -85,3 +86,18 @@ def kept(table, like):
     while len(_kept) > KEPT:
         _kept.popitem(last=False)
     return found
+
+
+def choose(op, rung, misfits):
+    """The name of a rung: the one that was asked for, or the highest that fits.
+
+    misfits: for each name, lowest first, what the rung wants and does not get, in words; None where it fits
+    Errors  ValueError if there is no such rung, or it does not fit
+    """
+    if rung is None:
+        return next(name for name in reversed(misfits) if misfits[name] is None)
+    if rung not in misfits:
+        raise ShapeError(f"{op}: rung is {rung!r}, wants one of {', '.join(misfits)}")
+    if misfits[rung] is not None:
+        raise ShapeError(f"{op}: the rung {rung} wants {misfits[rung]}; without a name the best that fits is chosen")
+    return rung

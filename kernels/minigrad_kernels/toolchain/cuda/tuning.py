@@ -11,14 +11,13 @@ a file for each call, named by a hash of the kernels' own keys, of the call and 
 
 import functools
 import hashlib
-import json
 import os
 import statistics
 
 import numpy as np
 
-from .cache import user_cache
-from .capture import capturing
+from ..cache import load_file, save_file, user_cache
+from ..modes import capturing
 
 __all__ = ["chosen"]
 
@@ -48,54 +47,32 @@ def chosen(op, call, candidates, start, like):
         _known[key] = None
         return None
     file = _file(op, call, found, like.data.device_id)
-    name = _read(file, found)
-    if name is None:
+    name = (file and load_file(file) or b"").decode()
+    if name not in found:
         if capturing.get() is not None:
             return None
         times = {name: _median(functools.partial(start, name)) for name in found}
         name = min(times, key=times.__getitem__)
-        _write(file, name, times)
+        if file:
+            save_file(file, name.encode())
     _known[key] = name
     return name
 
 
 def _median(start):
     """Milliseconds."""
-    from .cuda.launch import milliseconds
+    from .launch import milliseconds
 
     start()
     return statistics.median([milliseconds(start) for _ in range(RUNS)])
 
 
-# ---- on disk ---------------------------------------------------------------------------------------------------------
-
-
 def _file(op, call, candidates, device):
     """Where the choice lies; None where the user has no folder."""
-    from .cuda.launch import device_name
+    from .launch import device_name
 
-    parts = op, call, device_name(device), [(name, kernel.source.key) for name, kernel in candidates.items()]
+    parts = op, call, device_name(device), [(name, kernel.key) for name, kernel in candidates.items()]
     try:
-        return user_cache() / "tuned" / f"{op}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}.json"
+        return user_cache() / "tuned" / f"{op}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"
     except RuntimeError:
         return None
-
-
-def _read(file, candidates):
-    """The choice that is kept; None if there is none, or the file was damaged."""
-    try:
-        name = json.loads(file.read_text(encoding="utf-8"))["fastest"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return name if isinstance(name, str) and name in candidates else None
-
-
-def _write(file, name, times):
-    """Keep a choice. A folder that cannot be written to means no cache, not an error."""
-    from .cache import replace
-
-    try:
-        if file is not None:
-            replace(file, json.dumps({"fastest": name, "milliseconds": times}).encode())
-    except OSError:
-        return
