@@ -51,7 +51,7 @@ MADE = [
 ]
 
 CONV, LINEAR, TABLE, NORM = nn.Conv2d(4, 4, 3), nn.Linear(4, 3), nn.Embedding(4, 2), nn.BatchNorm2d(4)
-CLASSES = nn.CrossEntropyLoss()
+CLASSES, FLAT = nn.CrossEntropyLoss(), nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 3))
 GIVEN = [
     row(ValueError, "conv2d: input has 3 channels", CONV, x(2, 3, 6, 6)),
     row(TypeError, "conv2d: input has elements uint8.*convert with", CONV, x(2, 4, 6, 6, dtype=np.uint8)),
@@ -61,6 +61,9 @@ GIVEN = [
     row(TypeError, "linear: .*float64.*as by input.to", LINEAR, x(2, 4, dtype=np.float64)),
     row(IndexError, "embedding: the indices run from 4 to 4, wanted 0 to 3", TABLE, whole(4)),
     row(TypeError, "embedding: the indices have elements float32, wanted integers", TABLE, x(2)),
+    row(ValueError, r"linear: input has 1352 features", FLAT, x(2, 1, 28, 28)),  # the size after flatten
+    row(ValueError, r"input.permute\(0, 3, 1, 2\) brings them to the front", FLAT, x(2, 8, 8, 1)),
+    row(ValueError, r"wanted \(..., C\) and \(O, C\)", F.linear, x(2, 3), x(1, 3, 3)),
     row(ValueError, "max_pool2d: .*too small", nn.MaxPool2d(3), x(1, 3, 2, 2)),
     row(ValueError, "BatchNorm2d: input has shape", NORM, x(4, 4)),
     row(ValueError, "running_mean has shape .4,., wanted .3,.", NORM, x(2, 3, 6, 6)),

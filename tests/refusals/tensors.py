@@ -84,6 +84,17 @@ def doubled(input):
     return 2 * input
 
 
+def without_tape():
+    with minigrad.no_grad():
+        loss = leaf(2).sum()
+    loss.backward()
+
+
+def recorded_update():
+    w = leaf(2)
+    w -= 0.1 * w
+
+
 SEVERAL, INNER = r"self has shape \(2, 3\), wanted a single element", 2 * leaf(2)
 LOSS = leaf(2).sum()
 NUMPY = r"numpy: self requires a gradient, which NumPy would lose; call .detach\(\).numpy\(\)"
@@ -108,6 +119,8 @@ READ = [
     row(RuntimeError, f"backward: {NONE}", SCALAR.backward),
     row(RuntimeError, r"an output of shape \(2,\) is no scalar; pass a gradient", leaf(2).backward),
     row(RuntimeError, "retain_graph=True|freed", walked().backward),
+    row(RuntimeError, r"compute the loss outside of no_grad\(\)", without_tape),
+    row(RuntimeError, "isub: input is a leaf that requires a gradient; put the update", recorded_update),
     row(RuntimeError, "was changed after it was used", changed().backward),
     row(ValueError, "gradient .*shape", LOSS.backward, Tensor(np.ones(2, np.float32))),
     row(TypeError, "gradient is a ndarray, wanted a Tensor", LOSS.backward, np.ones(())),

@@ -58,6 +58,7 @@ SETS = [
     row(TypeError, r"labels are float64, wanted integers \(the number of", Dataset, IMAGES, np.eye(6), "abc"),
     row(ValueError, r"labels have shape \(5,\), wanted \(6,\) for 6 images", Dataset, IMAGES, LABELS[:5], "abc"),
     row(ValueError, r"labels\[2\] = 2, but there are 2 classes \(0..1\)", Dataset, IMAGES, LABELS, "ab"),
+    row(TypeError, r"wanted the names of all, such as range\(10\)", Dataset, IMAGES, LABELS, 3),
     row(ValueError, "mean has 2 numbers, wanted 1, one a", Dataset, IMAGES, LABELS, "abc", "", "", (0.1, 0.2)),
     row(ValueError, "split: fraction 1.0 of 6 images leaves one part empty", DATA.split, 1.0, 0),
     row(TypeError, "dataset is a ndarray, wanted a minigrad.data.Dataset", loader, dataset=IMAGES),
