@@ -44,7 +44,6 @@ OPS = [
         ((17, 65), (65, 33)),
         refusals=(
             refusal(ValueError, "matmul: input has shape (3, 4), other (3, 4); wanted", real(3, 4), real(3, 4)),
-            refusal(ValueError, "matmul: input has no dimensions", real(), real(3)),
             refusal(ValueError, "do not broadcast", real(2, 3, 4), real(3, 4, 5)),
         ),
     ),
@@ -57,7 +56,6 @@ OPS = [
         ((19, 70), (13, 70), (13,)),
         refusals=(
             refusal(ValueError, "linear: input has 4 features", real(3, 4), real(4, 5)),
-            refusal(ValueError, "linear: input has shape (3, 4), weight (4,)", real(3, 4), real(4)),
             refusal(ValueError, "linear: bias has shape (4,), wanted (5,)", real(3, 4), real(5, 4), real(4)),
             refusal(TypeError, "linear: input has elements int64", classes(5, 3, 4), classes(5, 5, 4)),
         ),

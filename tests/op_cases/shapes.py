@@ -63,34 +63,18 @@ VIEWS = [
                 ((2, 3, 4, 5), (2, -1)),
             ),
             refusal(ValueError, HOLD, real(2, 3), 4),
-            refusal(TypeError, f"{name}: {size} is 2.0, wanted an integer", real(2, 3), (2.0, 3)),
         )
-        for name, size in (("reshape", "shape"), ("view", "size"))
+        for name in ("reshape", "view")
     ),
-    _view(
-        "flatten",
-        _flattened,
-        (((2, 3, 4, 5), 1, -2), ((2, 3, 4, 5),), ((2, 3, 4), 1), ((),), ((2, 0, 3), 1)),
-        refusal(IndexError, "flatten: dim is 3", real(2, 3), 3),
-    ),
+    _view("flatten", _flattened, (((2, 3, 4, 5), 1, -2), ((2, 3, 4, 5),), ((2, 3, 4), 1), ((),), ((2, 0, 3), 1))),
     _view(
         "unflatten",
         _unflattened,
         (((6, 2), 0, (2, 3)), ((2, 6), -1, (-1, 2)), ((1, 3), 0, [1, 1])),
         refusal(ValueError, f"unflatten: sizes is (2, 4), {HOLD}", real(2, 6), 1, (2, 4)),
     ),
-    _view(
-        "squeeze",
-        _squeezed,
-        (((1, 3, 1), 0), ((1, 3, 1),), ((1, 3, 1), 1), ((1, 3, 1), (0, -1)), ((), 0)),
-        refusal(IndexError, "squeeze: dim is 3", real(1, 3), 3),
-    ),
-    _view(
-        "unsqueeze",
-        np.expand_dims,
-        (((2, 3), 1), ((2, 3), -1), ((), 0)),
-        refusal(IndexError, "unsqueeze: dim is 3", real(2, 3), 3),
-    ),
+    _view("squeeze", _squeezed, (((1, 3, 1), 0), ((1, 3, 1),), ((1, 3, 1), 1), ((1, 3, 1), (0, -1)), ((), 0))),
+    _view("unsqueeze", np.expand_dims, (((2, 3), 1), ((2, 3), -1), ((), 0))),
     _view(
         "permute",
         np.transpose,
@@ -98,12 +82,7 @@ VIEWS = [
         refusal(ValueError, "names a dimension twice", real(2, 3), (0, 0)),
         refusal(ValueError, "name 1 dimensions", real(2, 3), (1,)),
     ),
-    _view(
-        "transpose",
-        np.swapaxes,
-        (((2, 3, 4), 0, 2), ((2, 3, 4), -1, -2), ((4,), 0, 0)),
-        refusal(IndexError, "transpose: dim is 2", real(2, 3), 0, 2),
-    ),
+    _view("transpose", np.swapaxes, (((2, 3, 4), 0, 2), ((2, 3, 4), -1, -2), ((4,), 0, 0))),
     _view(
         "t",
         np.transpose,
@@ -126,17 +105,9 @@ VIEWS = [
         for name in ("expand", "broadcast_to")
     ),
     _view("contiguous", np.copy, (((2, 3),), ((),), ((2, 3, 4, 5),))),
+    _view("flip", np.flip, (((2, 3, 4), (-1, 0)), ((2, 3, 4), [1]), ((2, 3), ()))),
     _view(
-        "flip",
-        np.flip,
-        (((2, 3, 4), (-1, 0)), ((2, 3, 4), [1]), ((2, 3), ())),
-        refusal(ValueError, "flip: dim is (0, -2), which names a dimension twice", real(2, 3), (0, -2)),
-    ),
-    _view(
-        "diagonal",
-        _diagonals,
-        (((2, 3, 4, 4), -1, 2, 3), ((3, 4),), ((3, 4), 1), ((3, 4), 9), ((2, 3, 4), 0, 2, 0)),
-        refusal(IndexError, "diagonal: dim is 1", real(3)),
+        "diagonal", _diagonals, (((2, 3, 4, 4), -1, 2, 3), ((3, 4),), ((3, 4), 1), ((3, 4), 9), ((2, 3, 4), 0, 2, 0))
     ),
     _view(
         "split",
@@ -145,18 +116,8 @@ VIEWS = [
         refusal(ValueError, "split: split_size_or_sections is 0, wanted", real(5), 0),
         refusal(ValueError, "wanted sizes that add up to 5", real(5), (2, 2)),
     ),
-    _view(
-        "chunk",
-        _chunks,
-        (((5, 2), 3), ((5, 2), 4), ((2, 6), 4, -1)),
-        refusal(ValueError, "chunk: chunks is 0, wanted at least 1", real(5), 0),
-    ),
-    _view(
-        "unbind",
-        lambda x, dim=0: list(np.moveaxis(x, dim, 0)),
-        (((2, 3, 4), -2), ((3, 2),), ((3,),)),
-        refusal(IndexError, "unbind: dim is 2", real(2, 3), 2),
-    ),
+    _view("chunk", _chunks, (((5, 2), 3), ((5, 2), 4), ((2, 6), 4, -1))),
+    _view("unbind", lambda x, dim=0: list(np.moveaxis(x, dim, 0)), (((2, 3, 4), -2), ((3, 2),), ((3,),))),
 ]
 
 # ---- copies ----------------------------------------------------------------------------------------------------------
@@ -184,12 +145,7 @@ def _padded(x, pad, mode="constant", value=0):
 BORDERS = ((2, 3, 4), (1, 3, 2, 0)), ((2, 3, 4), (3, 0)), ((2, 2, 3, 4), (1, 1, 1, 1))
 COPIES = [
     _copy("clone", np.copy, (((2, 3),), ((),), ((2, 3, 4, 5),))),
-    _copy(
-        "tile",
-        np.tile,
-        (((2, 3), (2, 1, 3)), ((2, 3), (3,)), ((2, 3), ()), ((2,), (0, 2))),
-        refusal(ValueError, "tile: dims is (-1,), wanted sizes that are not negative", real(2), (-1,)),
-    ),
+    _copy("tile", np.tile, (((2, 3), (2, 1, 3)), ((2, 3), (3,)), ((2, 3), ()), ((2,), (0, 2)))),
     _copy(
         "repeat",
         np.tile,
@@ -244,7 +200,6 @@ COPIES = [
             *(sample(real(2, 3, 4), (-1, 2), mode) for mode in ("reflect", "replicate")),
         ),
         (
-            refusal(ValueError, "pad: pad has 3 widths", real(2, 3), (1, 1, 1)),
             refusal(ValueError, "pad: mode is 'other'", real(3), (1, 1), mode="other"),
             refusal(ValueError, "pad: pad is (1, 3) along dimension 1 of size 3", real(1, 3), (1, 3), "reflect"),
             refusal(ValueError, "wanted widths from 0 to 4 for mode 'circular'", real(1, 4), (5, 0), "circular"),
@@ -319,10 +274,7 @@ SUBSCRIPTS = [
             sample(real(4), flags(3, 1)),
             sample(real(0, 3), flags(3)),
         ),
-        (
-            refusal(ValueError, "masked_select: shapes (3, 4) and (2,) do not broadcast", real(3, 4), flags(2)),
-            refusal(TypeError, "masked_select: mask has elements int64, wanted bools", real(3), classes(2, 3)),
-        ),
+        (refusal(ValueError, "masked_select: shapes (3, 4) and (2,) do not broadcast", real(3, 4), flags(2)),),
         lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
     ),
 ]
@@ -383,10 +335,7 @@ PICKS = [
             sample(real(3, 4), 0, classes(3, 6, 4), real(6, 4)),
             sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2), src=real(1, 5, 2)),
         ),
-        (
-            refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),
-            refusal(IndexError, "the indices run from 0 to 4", real(4), 0, given(4, 0), real(2)),
-        ),
+        (refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),),
         _scattered(np.add.at),
     ),
     Op(
@@ -397,10 +346,7 @@ PICKS = [
             sample(real(3, 4), 1, classes(4, 3, 2), 2),
             sample(real(3, 4), dim=1, index=classes(4, 2, 2), value=2.5),
         ),
-        (
-            refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),
-            refusal(TypeError, "scatter: src is None, value None", real(3, 4), 1, classes(3, 1, 1)),
-        ),
+        (refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),),
         _scattered(lambda x, places, values: x.__setitem__(places, values)),
     ),
     Op(
@@ -419,10 +365,7 @@ PICKS = [
     Op(
         "one_hot",
         (sample(classes(4, 2, 3), 5), sample(given(0, 2, 1)), sample(classes(3, 0), num_classes=3)),
-        (
-            refusal(IndexError, "one_hot: the indices run from 0 to 2, wanted 0 to 1", given(0, 2), 2),
-            refusal(TypeError, "wanted integers", real(3)),
-        ),
+        (refusal(IndexError, "one_hot: the indices run from 0 to 2, wanted 0 to 1", given(0, 2), 2),),
         _hot,
         differentiable=False,
     ),
@@ -436,7 +379,6 @@ PICKS = [
         ),
         (
             refusal(IndexError, "embedding: the indices run from 0 to 3, wanted 0 to 2", given(0, 3), real(3, 2)),
-            refusal(ValueError, "embedding: weight has shape (3,), wanted (V, D)", given(0), real(3)),
             refusal(ValueError, "embedding: padding_idx is 3, wanted -3 to 2", given(0), real(3, 2), 3),
         ),
         _embedded,
