@@ -222,9 +222,14 @@ def place(request):
         yield request.param
 
 
+def drawn(sample, device):
+    """(args, kwargs) with Tensors of float32 on a device."""
+    return sample.draw(lambda array, wants: Tensor(array).to(device).requires_grad_(wants), np.float32)
+
+
 def outcome(op, sample, device):
     """Results and gradients on the host, after a look that they lay on the device."""
-    args, kwargs = sample.draw(lambda array, wants: Tensor(array).to(device).requires_grad_(wants), np.float32)
+    args, kwargs = drawn(sample, device)
     sources = tensors(args, kwargs)
     out = results(op, args, kwargs)
     found = [*out, *(x for x in gradients(out, [x for x in sources if x.requires_grad]) if x is not None)]
