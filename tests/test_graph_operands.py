@@ -11,8 +11,7 @@ from minigrad.core.tape import grad
 from minigrad.graph import CaptureError, capture
 
 from .stand_in_gpus import gpus
-from .test_ops import OPS, floating, results, tensors
-from .test_ops_devices import drawn
+from .test_ops import OPS, drawn, floating, results, tensors
 
 REFUSED = {  # at least a row of theirs, as the host would have to wait, or a library of NVIDIA computes it
     "binary_cross_entropy", "cumprod", "einsum", "embedding", "gather", "index_select", "linear", "logsumexp",

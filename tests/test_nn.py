@@ -99,61 +99,6 @@ def test_attributes():
     assert Tied().note == "not a part"
 
 
-def test_registration_refuses():
-    module = nn.Module()
-    for register, wrong in (
-        (module.register_parameter, image(1)),
-        (module.register_buffer, np.ones(1)),
-        (module.add_module, image(1)),
-    ):
-        with pytest.raises(TypeError, match="wanted a"):
-            register("x", wrong)
-        with pytest.raises(ValueError, match="without a dot"):
-            register("a.b", None)
-        with pytest.raises(ValueError, match="Module: the name 'forward' is an attribute already"):
-            register("forward", None)
-        for name in (3, None, [1]):
-            with pytest.raises(ValueError, match="the name of a part is"):
-                register(name, None)
-    with pytest.raises(TypeError, match=r"Sequential: 1 is the class ReLU, wanted a Module; make one by ReLU\(...\)"):
-        nn.Sequential(nn.Tanh(), nn.ReLU)
-    assert not values(module) and not list(module.modules())[1:]
-
-
-def test_registration_takes_no_name_over():
-    module = nn.Module()
-    module.register_parameter("weight", nn.Parameter(np.ones(1)))
-    module.register_buffer("mean", image(1))
-    module.add_module("part", nn.ReLU())
-    for register, names in (
-        (module.register_parameter, ("mean", "part")),
-        (module.register_buffer, ("weight", "part")),
-        (module.add_module, ("weight", "mean")),
-    ):
-        for name in names:
-            with pytest.raises(ValueError, match=f"'{name}' is an attribute already"):
-                register(name, None)
-    assert list(module.state_dict()) == ["weight", "mean"] and list(module.children())
-    module.register_buffer("mean", None)
-    assert list(module.state_dict()) == ["weight"]
-
-
-@pytest.mark.parametrize("part", [nn.Parameter(np.ones(1)), nn.ReLU()])
-def test_an_attribute_of_the_class_would_hide_a_part(part):
-    class Net(nn.Module):
-        part = None
-
-    module = Net()
-    with pytest.raises(ValueError, match="Net: the name 'part' is an attribute already"):
-        module.part = part
-    assert module.part is None and not module._parameters and not module._modules
-
-
-def test_a_module_without_forward():
-    with pytest.raises(NotImplementedError, match="Module: forward is not defined"):
-        nn.Module()(1)
-
-
 def test_parameters():
     source = image(2, 3)
     shared = nn.Parameter(source)
@@ -215,20 +160,10 @@ def test_types_and_devices():
     changed = {name for name, value in values(model.float()).items() if not np.array_equal(value, before[name])}
     assert changed == {f"1.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
     assert model.to("cpu") is model
-    for targets, named in (
-        (("cpu", "float64"), {}),
-        ((np.float64,), {}),
-        ((), {"dtype": "float64"}),
-        (("cpu",), {"dtype": np.float64, "non_blocking": True}),
-        ((image(1).double(),), {}),
-    ):
-        assert model.float().to(*targets, **named)[0].weight.dtype == np.float64
+    for targets in (("cpu", "float64"), (np.float64,), (image(1).double(),)):
+        assert model.float().to(*targets)[0].weight.dtype == np.float64
     version = list(model[0].weight.version)
     assert model.to(device="cpu", dtype="float64").to()[0].weight.version == version  # nothing changed
-    with pytest.raises(TypeError, match="wanted a floating one"):
-        model.to("int64")
-    with pytest.raises(RuntimeError, match="device is 'cuda:77', but"):
-        model.to("cuda:77")
 
 
 def test_copies_are_apart():
@@ -277,12 +212,6 @@ def test_state_shares_memory_and_raises_versions():
     model.load_state_dict(values(model))
     with pytest.raises(RuntimeError, match="weight was changed after it was used"):
         out.backward()
-
-
-@pytest.mark.parametrize("state", [5, None, [("0.weight", 1)]])
-def test_a_state_that_is_no_dictionary(state):
-    with pytest.raises(TypeError, match=f"state_dict is a {type(state).__name__}, wanted a dictionary"):
-        network().load_state_dict(state)
 
 
 def test_all_faults_of_a_state_in_one_error():

@@ -26,10 +26,6 @@ def test_sequential():
     del model[0]
     assert [name for name, _ in model.named_children()] == ["0", "1"]
     assert model.append(nn.ReLU()) is model and len(model) == 3
-    with pytest.raises(IndexError, match="Sequential: index is 3, but there are 3 layers"):
-        model[3]
-    with pytest.raises(TypeError, match="Sequential: 0 is a function, wanted a Module"):
-        nn.Sequential(lambda x: x)
     named = nn.Sequential(collections.OrderedDict(conv=nn.Conv2d(1, 2, 3), act=nn.ReLU()))
     assert list(named.state_dict()) == ["conv.weight", "conv.bias"] and named.act is named[1]
     assert nn.Sequential()(5) == 5
@@ -46,10 +42,6 @@ def test_lists_of_layers():
     listed[0] = layers[0]
     assert list(listed) == [layers[0], tanh]
     assert listed.extend(listed) is listed and len(listed) == 4
-    with pytest.raises(IndexError, match="ModuleList: index is 4, but there are 4 layers"):
-        listed[4]
-    with pytest.raises(TypeError, match="ModuleList: index is '0'"):
-        listed["0"]
     with pytest.raises(NotImplementedError, match="ModuleList: forward is not defined"):
         listed(1)
 
@@ -67,10 +59,6 @@ def test_dictionaries_of_layers():
     assert named["a"] is linear and list(named) == ["a", "b", "c", "d", "e"]
     assert named.pop("c")(Tensor([0.0])).item() == 0 and "c" not in named
     del named["d"]
-    with pytest.raises(KeyError, match="ModuleDict: key is 'd', wanted one of"):
-        named["d"]
-    with pytest.raises(ValueError, match="'keys' is an attribute already"):
-        named["keys"] = relu
     named.clear()
     assert not list(named) and not list(named.parameters())
 
@@ -86,8 +74,6 @@ def test_lists_of_parameters():
     assert list(listed) == [first] * 4 and len(list(listed.parameters())) == 1
     text = "ParameterList(\n  (0): Parameter of shape (2, 3), float32\n  (1): Parameter of shape (2, 3), float32\n)"
     assert repr(listed[:2]) == text
-    with pytest.raises(IndexError, match="ParameterList: index is 4"):
-        listed[4]
 
 
 def test_parts_by_name():
@@ -99,63 +85,6 @@ def test_parts_by_name():
     assert model.last is model[2]
     with pytest.raises(TypeError, match="does not support item assignment"):  # it would be no attribute
         model._modules["last"] = nn.ReLU()
-
-
-REFUSED = [
-    (lambda: nn.Linear(2.0, 3), TypeError, "Linear: in_features is 2.0, wanted an integer"),
-    (lambda: nn.Linear(2, -1), ValueError, "Linear: out_features is -1, wanted at least 0"),
-    (lambda: nn.Linear(2, 3, dtype="int64"), TypeError, "Linear: dtype is int64, wanted a floating one"),
-    (lambda: nn.Linear(2, 3, "no"), TypeError, "Linear: bias is 'no', wanted True or False"),
-    (lambda: nn.Linear(2, 3, device="cuda:9"), RuntimeError, "device is 'cuda:9'"),
-    (lambda: nn.Conv2d(0, 1, 3), ValueError, "Conv2d: in_channels is 0"),
-    (lambda: nn.Conv2d(1, 1, 0), ValueError, "Conv2d: kernel_size is 0"),
-    (lambda: nn.Conv2d(1, 1, (3, 3, 3)), TypeError, "Conv2d: kernel_size is (3, 3, 3), wanted an integer or 2 of them"),
-    (lambda: nn.Conv1d(1, 1, (3, 3)), TypeError, "Conv1d: kernel_size is (3, 3), wanted an integer or 1 of them"),
-    (lambda: nn.Conv2d(1, 1, 2.5), TypeError, "Conv2d: kernel_size is 2.5, wanted an integer"),
-    (lambda: nn.Conv2d(1, 1, 3, stride=0), ValueError, "Conv2d: stride is 0"),
-    (lambda: nn.Conv2d(1, 1, 3, padding=-1), ValueError, "Conv2d: padding is -1"),
-    (lambda: nn.Conv2d(1, 1, 3, padding="some"), ValueError, "Conv2d: padding is 'some', wanted 'valid' or 'same'"),
-    (lambda: nn.Conv2d(1, 1, 3, 2, "same"), ValueError, "Conv2d: padding is 'same' and stride (2, 2), wanted stride 1"),
-    (lambda: nn.Conv2d(4, 6, 3, groups=4), ValueError, "Conv2d: out_channels is 6, wanted a multiple of groups=4"),
-    (lambda: nn.Conv1d(4, 6, 3, groups=0), ValueError, "Conv1d: groups is 0"),
-    (lambda: nn.Conv2d(1, 1, 3, padding_mode="mirror"), ValueError, "Conv2d: padding_mode is 'mirror'"),
-    (lambda: nn.ConvTranspose2d(1, 1, 3, padding="same"), TypeError, "ConvTranspose2d: padding is 'same', wanted an"),
-    (lambda: nn.ConvTranspose2d(1, 1, 3, output_padding=-1), ValueError, "ConvTranspose2d: output_padding is -1"),
-    (lambda: nn.MaxPool2d(2, ceil_mode="up"), TypeError, "MaxPool2d: ceil_mode is 'up', wanted True or False"),
-    (lambda: nn.BatchNorm2d(3, eps=-1), ValueError, "BatchNorm2d: eps is -1"),
-    (lambda: nn.BatchNorm1d(3, momentum=2.0), ValueError, "BatchNorm1d: momentum is 2.0, wanted a number from 0 to 1"),
-    (lambda: nn.InstanceNorm1d(0), ValueError, "InstanceNorm1d: num_features is 0"),
-    (lambda: nn.LayerNorm((3, -1)), ValueError, "LayerNorm: normalized_shape is -1"),
-    (lambda: nn.GroupNorm(4, 6), ValueError, "GroupNorm: num_channels is 6, wanted a multiple of num_groups=4"),
-    (lambda: nn.GroupNorm(0, 6), ValueError, "GroupNorm: num_groups is 0"),
-    (lambda: nn.Dropout(1.5), ValueError, "Dropout: p is 1.5"),
-    (lambda: nn.Dropout2d("0.5"), TypeError, "Dropout2d: p is '0.5', wanted a number"),
-    (lambda: nn.Softmax("1"), TypeError, "Softmax: dim is '1', wanted an integer"),
-    (lambda: nn.GELU("fast"), ValueError, "GELU: approximate is 'fast', wanted 'none' or 'tanh'"),
-    (lambda: nn.LeakyReLU("0.1"), TypeError, "LeakyReLU: negative_slope is '0.1'"),
-    (lambda: nn.Embedding(3, 2, 3), ValueError, "Embedding: padding_idx is 3, wanted one of 3 rows"),
-    (lambda: nn.Embedding.from_pretrained(image(3)), ValueError, "Embedding: embeddings has shape (3,)"),
-    (lambda: nn.ZeroPad2d((1, 2)), TypeError, "ZeroPad2d: padding is (1, 2), wanted an integer or 4 of them"),
-    (lambda: nn.ReflectionPad1d("1"), TypeError, "ReflectionPad1d: padding is '1', wanted an integer"),
-    (lambda: nn.ConstantPad1d(1, "0"), TypeError, "ConstantPad1d: value is '0', wanted a number"),
-    (lambda: nn.CrossEntropyLoss(reduction="max"), ValueError, "CrossEntropyLoss: reduction is 'max'"),
-    (lambda: nn.KLDivLoss(reduction="most"), ValueError, "KLDivLoss: reduction is 'most'"),
-    (lambda: nn.Hardtanh("a"), TypeError, "Hardtanh: min_val is 'a', wanted a number"),
-    (lambda: nn.CrossEntropyLoss(weight=[1.0, 2.0]), TypeError, "CrossEntropyLoss: weight is a list, wanted a Tensor"),
-    (lambda: nn.ModuleList([3]), TypeError, "ModuleList: 0 is a int, wanted a Module"),
-    (lambda: nn.ModuleDict({"a.b": nn.ReLU()}), ValueError, "'a.b', wanted a string without a dot"),
-    (lambda: nn.ModuleDict([(1, nn.ReLU())]), ValueError, "the name of a part is 1, wanted a string"),
-    (lambda: nn.ParameterList([3]), TypeError, "ParameterList: element 0 is a int, wanted a Tensor"),
-]
-
-
-@pytest.mark.parametrize("make, error, text", REFUSED, ids=[text for *_, text in REFUSED])
-def test_layers_refuse(make, error, text):
-    state = minigrad.default_generator.get_state()
-    with pytest.raises(error) as caught:
-        make()
-    assert text in str(caught.value) and isinstance(caught.value, minigrad.MinigradError)
-    assert minigrad.default_generator.get_state() == state
 
 
 def test_dropout_only_in_training():
@@ -172,27 +101,6 @@ def test_dropout_of_whole_channels(name, shape):
     assert np.all(channels == channels[:, :1])
     assert abs((channels[:, 0] == 0).mean() - 0.25) < 0.07  # five standard deviations
     assert layer.eval()(x) is x
-
-
-@pytest.mark.parametrize("name, right, wrong", [
-    ("BatchNorm2d", (4, 3, 5, 5), [(4, 2, 5, 5), (4, 3), (4, 3, 5), (1, 3, 1, 1)]),
-    ("BatchNorm1d", (4, 3, 5), [(4, 2, 5), (4, 2), (3,), (4, 3, 5, 5), (1, 3), (1, 3, 1)]),
-    ("InstanceNorm2d", (4, 3, 5, 5), [(4, 2, 5, 5), (4, 3), (4, 3, 1, 1)]),
-    ("InstanceNorm1d", (4, 3, 5), [(4, 2, 5), (3,), (4, 3, 5, 5), (4, 3, 1)]),
-])  # fmt: skip
-def test_norms_refuse_and_stay_as_they_were(name, right, wrong):
-    layer = getattr(nn, name)(3, affine=True)
-    before = values(layer)
-    for shape in wrong:
-        with pytest.raises(ValueError, match=f"{name.removesuffix('1d').removesuffix('2d')}|_norm: "):
-            layer(image(*shape))
-    with pytest.raises(TypeError, match=f"{name}: input is a int, wanted a Tensor"):
-        layer(5)
-    assert same(values(layer), before)
-    layer(image(*right))
-    assert same(values(layer), before) == name.startswith("Instance")
-    layer.reset_parameters()
-    assert same(values(layer), before)
 
 
 def test_filters_lie_as_the_kernels_want_them():
@@ -237,11 +145,6 @@ def test_layers_may_be_extended():
     assert repr(Leaky(0.25, True)) == "Leaky(negative_slope=0.25, inplace=True)"
     loss = copy.deepcopy(nn.BCEWithLogitsLoss(pos_weight=Tensor([2.0])))
     assert [name for name, _ in loss.named_buffers()] == ["pos_weight"] and not list(loss.parameters())
-
-
-def test_functional_names_are_the_ops():
-    assert nn.functional.conv2d is minigrad.ops.conv2d
-    assert all(hasattr(nn.functional, name) for name in nn.functional.__all__)
 
 
 # ---- first values ----------------------------------------------------------------------------------------------------
@@ -309,11 +212,6 @@ def test_orthogonal_rows_or_columns(shape):
     np.testing.assert_allclose(small, 1.5**2 * np.eye(len(small)), atol=1e-12)
 
 
-def test_orthogonal_matrices_are_all_equally_likely():
-    signs = [np.sign(np.diag(nn.init.orthogonal_(Tensor(np.ones((2, 2)))).array)) for _ in range(400)]
-    assert np.all(np.abs(np.mean(signs, 0)) < 0.25)  # five standard deviations
-
-
 def test_constants_and_the_default_generator():
     weight = Tensor(empty((2, 3), "float32"))
     assert nn.init.ones_(weight).tolist() == [[1] * 3] * 2
@@ -338,49 +236,6 @@ def test_numbers_are_those_of_one_draw_in_logical_order(shape):
         tensor = Tensor(empty(shape, np.float32, order))
         getattr(nn.init, name)(tensor, first, second, source)
         assert (tensor.array == np.asarray(draw()).astype(np.float32)).all()
-
-
-def test_initialisers_refuse():
-    vector, matrix = Tensor(np.zeros(3, np.float32)), Tensor(np.zeros((3, 3), np.float32))
-    for name in ("kaiming_uniform_", "kaiming_normal_", "xavier_uniform_", "xavier_normal_"):
-        with pytest.raises(ValueError, match=f"{name}: tensor has shape \\(3,\\), wanted at least two"):
-            getattr(nn.init, name)(vector)
-    with pytest.raises(ValueError, match="mode is 'fan'"):
-        nn.init.kaiming_normal_(matrix, mode="fan")
-    with pytest.raises(ValueError, match="nonlinearity is 'cube'"):
-        nn.init.kaiming_normal_(matrix, nonlinearity="cube")
-    with pytest.raises(ValueError, match="uniform_: a is 1.0 and b 0.0"):
-        nn.init.uniform_(matrix, 1, 0)
-    with pytest.raises(ValueError, match="normal_: std is -1"):
-        nn.init.normal_(matrix, std=-1)
-    for a, b, std in ((1, 0, 1), (-2, 2, 0), (5, 6, 1)):
-        with pytest.raises(ValueError, match="trunc_normal_: "):
-            nn.init.trunc_normal_(matrix, 0, std, a, b)
-    with pytest.raises(ValueError, match="orthogonal_: tensor has shape \\(3,\\), wanted at least two"):
-        nn.init.orthogonal_(vector)
-    with pytest.raises(RuntimeError, match="normal_: input was made by mul"):
-        nn.init.normal_(nn.Parameter(matrix) * 2)
-    for name, options in (
-        ("uniform_", {"a": "0"}),
-        ("normal_", {"std": None}),
-        ("trunc_normal_", {"mean": "0"}),
-        ("constant_", {"val": "0"}),
-        ("xavier_uniform_", {"gain": "1"}),
-        ("xavier_normal_", {"gain": [1]}),
-        ("orthogonal_", {"gain": "1"}),
-        ("kaiming_uniform_", {"a": "0"}),
-        ("normal_", {"generator": 3}),
-    ):
-        with pytest.raises(TypeError, match=f"({next(iter(options))}|param) is .*, wanted a "):
-            getattr(nn.init, name)(matrix, **options)
-    with pytest.raises(ValueError, match="uniform_: a is -inf and b inf, wanted a <= b at a finite distance"):
-        nn.init.uniform_(matrix, -np.inf, np.inf)
-    with pytest.raises(ValueError, match="constant_: val is 300, which does not fit in uint8"):
-        nn.init.constant_(Tensor(np.zeros(3, np.uint8)), 300)
-    for name in set(nn.init.__all__) - {"calculate_gain"}:
-        with pytest.raises(TypeError, match="is a ndarray, wanted a Tensor"):
-            getattr(nn.init, name)(matrix.array, *([0.0] if name == "constant_" else []))
-    assert matrix.version == [0] and not matrix.array.any()
 
 
 # ---- the summary -----------------------------------------------------------------------------------------------------
@@ -432,16 +287,6 @@ def test_summary_leaves_the_network_as_it_was():
     assert same(values(model), before) and [module.training for module in model.modules()] == modes
     assert not any(module._hooks for module in model.modules())
     assert minigrad.default_generator.get_state() == state
-
-
-@pytest.mark.parametrize("model, shape, text", [
-    (nn.ReLU, (1, 3), "summary: model is <class"),
-    (nn.ReLU(), 2.5, "summary: input_shape is 2.5, wanted an integer"),
-])  # fmt: skip
-def test_summary_refuses(model, shape, text):
-    with pytest.raises(TypeError, match=text):
-        nn.summary(model, shape)
-    assert nn.summary(nn.ReLU(), 3).input_shape == (3,)
 
 
 def test_summary_of_layers_called_twice_or_not_at_all():

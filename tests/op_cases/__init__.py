@@ -1,7 +1,7 @@
-"""The rows that drive the tests of the ops: one file for each family, one Op for each public op.
+"""The table that drives the tests of the ops: one Op for each public op, in a file for each family.
 
-A sample says how to call an op; `draw` turns its Draws into arrays. A refusal is a call that must fail, with the
-error's type and a piece of its message.
+A sample says how to call an op; `draw` turns its Draws into arrays. The reference is the op's definition in NumPy. A
+refusal is a call that must fail, with the error's type and a piece of its message.
 """
 
 import importlib
@@ -11,23 +11,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = [
-    "all_ops",
-    "away",
-    "classes",
-    "Draw",
-    "flags",
-    "given",
-    "Op",
-    "positive",
-    "probabilities",
-    "real",
-    "Refusal",
-    "refusal",
-    "Sample",
-    "sample",
-    "ties",
-]
+
+def _away(rng, shape):
+    """Distinct numbers, at least 0.05 away from each other and from 0."""
+    size = int(np.prod(shape))
+    return ((rng.permutation(size) - size // 2 + 0.5) * 0.1).reshape(shape)
+
+
+def _probabilities(rng, shape):
+    """Numbers that add up to 1 along the dimension of classes."""
+    p = rng.random(shape)
+    return p / p.sum(1 if len(shape) > 1 else 0, keepdims=True)
+
+
+FLOATING = {
+    "normal": lambda rng, shape: rng.standard_normal(shape),
+    "positive": lambda rng, shape: 0.5 + rng.random(shape),
+    "away": _away,
+    "ties": lambda rng, shape: rng.integers(-1, 2, shape).astype(float),
+    "probabilities": _probabilities,
+}
 
 
 @dataclass(frozen=True)
@@ -42,23 +45,11 @@ class Draw:
 
     def make(self, rng, dtype):
         if self.values:
-            return np.array(self.values)
-        size = int(np.prod(self.shape))
-        if self.kind == "normal":
-            return rng.standard_normal(self.shape).astype(dtype)
-        if self.kind == "positive":
-            return (0.5 + rng.random(self.shape)).astype(dtype)
-        if self.kind == "away":  # distinct, and at least 0.05 away from each other and from 0
-            ladder = (rng.permutation(size) - size // 2 + 0.5) * 0.1
-            return ladder.reshape(self.shape).astype(dtype)
-        if self.kind == "ties":
-            return rng.integers(-1, 2, self.shape).astype(dtype)
-        if self.kind == "probabilities":
-            p = rng.random(self.shape)
-            return (p / p.sum(1 if len(self.shape) > 1 else 0, keepdims=True)).astype(dtype)
-        if self.kind == "flags":
-            return rng.random(self.shape) < 0.5
-        return rng.integers(0, self.below, self.shape)
+            array = np.array(self.values)
+            return array.astype(dtype) if array.dtype.kind == "f" else array
+        if self.kind in FLOATING:
+            return np.asarray(FLOATING[self.kind](rng, self.shape)).astype(dtype)
+        return rng.random(self.shape) < 0.5 if self.kind == "flags" else rng.integers(0, self.below, self.shape)
 
 
 def real(*shape, grad=True):
@@ -67,6 +58,11 @@ def real(*shape, grad=True):
 
 def positive(*shape):
     return Draw(shape, "positive")
+
+
+def constant(*shape):
+    """Positive numbers that need no gradient."""
+    return Draw(shape, "positive", False)
 
 
 def away(*shape):
@@ -91,7 +87,7 @@ def classes(below, *shape):
 
 
 def given(*values):
-    return Draw((len(values),), "given", False, values=values)
+    return Draw(np.shape(values), "given", False, values=values)
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ class Sample:
     args: tuple
     kwargs: dict = field(default_factory=dict)
     smooth: bool = True  # differentiable at the drawn point, so that finite differences mean something
-    random: bool = False  # drawn by position in memory: comparable neither with another layout nor with PyTorch
+    random: bool = False  # drawn by position in memory: comparable neither with another layout nor with a definition
 
     def __str__(self):
         return f"({', '.join([*map(_text, self.args), *(f'{k}={_text(v)}' for k, v in self.kwargs.items())])})"
@@ -112,11 +108,8 @@ class Sample:
 
         def made(value):
             if isinstance(value, Draw):
-                array = value.make(rng, dtype)
-                return wrap(array, value.grad and array.dtype.kind == "f")
-            if isinstance(value, list):
-                return [made(one) for one in value]
-            return value
+                return wrap(value.make(rng, dtype), value.grad and value.kind in FLOATING)
+            return [made(one) for one in value] if isinstance(value, list) else value
 
         return [made(value) for value in self.args], {key: made(value) for key, value in self.kwargs.items()}
 
@@ -146,23 +139,21 @@ def refusal(error, message, *args, **kwargs):
 
 @dataclass(frozen=True)
 class Op:
-    """A public op: its samples, its refusals, its counterpart in PyTorch."""
+    """A public op: its samples, its refusals, its definition in NumPy."""
 
     name: str
     samples: tuple
     refusals: tuple = ()
-    torch: Callable | None = None  # given the module torch, a function; None: torch.nn.functional or torch by name
-    linear: tuple = ()  # arguments, by position, in which it is linear (affine) while the others are held
+    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: NumPy's function of this name
     differentiable: bool = True
-    views: bool = False  # its result may share memory with its first argument
+    views: bool = False  # its result may share memory with its first argument, as that of its first sample does
 
     def __str__(self):
         return self.name
 
-    def counterpart(self, torch):
-        if self.torch is not None:
-            return self.torch(torch)
-        return getattr(torch.nn.functional, self.name, None) or getattr(torch, self.name)
+    @property
+    def definition(self):
+        return self.reference or getattr(np, self.name)
 
 
 def all_ops():

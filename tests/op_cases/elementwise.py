@@ -1,259 +1,322 @@
-"""Rows of the elementwise ops: arithmetic, functions of one argument, conversions."""
+"""Rows of the elementwise ops: arithmetic, functions of one argument, activations, choices, comparisons."""
+
+import math
 
 import numpy as np
 
 from . import Draw, Op, away, classes, flags, given, positive, real, refusal, sample, ties
 
+INF, NAN = float("inf"), float("nan")
+erf = np.vectorize(math.erf, otypes=[float])
+
+# ---- of two arguments ------------------------------------------------------------------------------------------------
+
 PAIRS = (
-    (real(3, 4), real(3, 4)),
-    (real(3, 4), real(4)),
     (real(2, 1, 4), real(3, 1)),
+    (real(3, 4), real(4)),
     (real(), real(2, 3)),
-    (real(), real()),
     (real(0, 3), real(3)),
-    (real(1), real(3, 1)),
     (real(3, 4), 2.5),
-    (real(3, 4), 2),
-    (-1.5, real(3, 4)),
-    (3, real(4)),
+    (-1, real(3, 4)),
     (real(2, 3, 4, 5), real(1, 3, 1, 1)),
-    (real(5, 1000), real(5, 1000)),
+    (real(40, 1000), real(1000)),
 )
-WHOLE = (
-    (real(3, 4), classes(5, 4)),
-    (classes(5, 3, 1), real(4)),
-    (classes(5, 3), classes(5, 2, 1)),
-    (classes(5, 3), 2),
-    (1.5, classes(5, 3)),
-    (real(), classes(5, 3)),
-    (classes(5), real(3)),
-    (classes(5, 0), real(2, 1)),
-)
-SHAPES = ((3, 4), (), (0, 3), (1,), (2, 1, 3), (2, 3, 4, 5), (5, 1000))
+WHOLE = ((real(3, 4), classes(5, 4)), (classes(5, 3), classes(5, 2, 1)), (classes(5, 3), 2), (1.5, classes(5, 3)))
 
 
-def pair(*args, **options):
-    """A sample; without floating Draws it is not smooth."""
-    floating = any(isinstance(one, Draw) and one.kind not in ("classes", "flags", "given") for one in args)
-    return sample(*args, smooth=floating, **options)
-
-
-def _binary(name, pairs, samples=(), refusals=(), **options):
+def _binary(name, pairs, samples=(), refusals=(), reference=None):
     refused = (
         refusal(ValueError, f"{name}: shapes (2, 3) and (4,) do not broadcast", real(2, 3), real(4)),
-        refusal(ValueError, "do not broadcast", real(5, 1000), real(4)),
-        refusal(TypeError, f"{name}: got a str", real(2, 3), "2"),
         refusal(TypeError, f"{name}: got a list", real(2, 3), [1.0, 2.0, 3.0]),
-        refusal(TypeError, f"{name}: got a NoneType", None, real(2)),
-        refusal(TypeError, f"{name}: got elements complex128", real(2, 3), np.ones(3, complex)),
-        refusal(TypeError, f"{name}: got elements <U1", real(2, 3), np.array("a")),
-        refusal(ValueError, f"{name}: a number does not fit in float64", real(2, 3), 10**400),
+        refusal(TypeError, f"{name}: got elements complex128", real(3), np.ones(3, complex)),
     )
-    return Op(name, (*(pair(*row) for row in pairs), *samples), (*refused, *refusals), **options)
+    return Op(name, (*(sample(*row) for row in pairs), *samples), (*refused, *refusals), reference)
 
 
-def _unary(name, kind=real, samples=(), refusals=(), **options):
-    drawn = (*(sample(kind(*shape)) for shape in SHAPES), *samples)
-    if "linear" not in options:
-        drawn += (pair(classes(5, 3)),)
-    refused = (
-        refusal(TypeError, f"{name}: got a str", "x"),
-        refusal(TypeError, f"{name}: got a NoneType", None),
-        refusal(TypeError, f"{name}: got a list", [1.0]),
-        refusal(TypeError, f"{name}: got elements complex128", np.ones(3, complex)),
-    )
-    return Op(name, drawn, (*refused, *refusals), **options)
+def _no_bools(name, *rest):
+    return (refusal(TypeError, f"{name}: not defined for elements bool", flags(3), *rest),)
 
 
-def _no_bools(name):
-    return (refusal(TypeError, f"{name}: not defined for elements bool", flags(3)),)
+def _divided(x, y, rounding_mode=None):
+    quotient = np.divide(x, y)
+    return quotient if rounding_mode is None else {"floor": np.floor, "trunc": np.trunc}[rounding_mode](quotient)
 
 
-def named(name):
-    """torch's function, which wants a tensor first."""
-
-    def counterpart(torch):
-        def call(x, *rest, **options):
-            first = x if isinstance(x, torch.Tensor) else torch.tensor(x)
-            return getattr(torch, name)(first, *rest, **options)
-
-        return call
-
-    return counterpart
-
-
-def _whole(name, *refusals):
-    """add or sub with integers, which have no gradients."""
-    samples = (*(pair(*row) for row in WHOLE),)
-    refused = (refusal(ValueError, f"{name}: shapes", real(2), real(3)),)
-    return Op(name, samples, (*refused, *refusals), torch=named(name))
-
-
-def _to(torch):
-    def call(x, *rest, **options):
-        types = {"float64": torch.float64, "float32": torch.float32, "int64": torch.int64, "bool": torch.bool}
-        rest = [types.get(one, one) if isinstance(one, str) else one for one in rest]
-        options = {key: types.get(one, one) if isinstance(one, str) else one for key, one in options.items()}
-        return x.to(*rest, **options)
-
-    return call
-
-
-QUOTIENTS = (
-    (away(3, 4), positive(4)),
-    (away(2, 1, 4), away(3, 1)),
-    (away(3, 4), 0.7),
-    (-1.5, positive(3)),
-    (away(), away(3)),
-    (real(0, 3), positive(3)),
-    (ties(40), ties(5, 1)),
-    (classes(9, 3, 4), -2),
-    (7, given(1, -2, 3)),
-)
-DIVISORS = (
-    refusal(ValueError, "{}: other has a 0, by which integers cannot be divided", classes(5, 3), 0),
-    refusal(ValueError, "{}: other has a 0, by which integers cannot be divided", 3, classes(1, 3)),
-    refusal(TypeError, "{}: not defined for elements bool", flags(3), flags(3)),
-)
-
-
-def _divisors(name, **options):
-    return tuple(refusal(row.error, row.message.format(name), *row.call.args, **options) for row in DIVISORS)
-
-
-OPS = [
-    _binary("add", PAIRS, (), torch=named("add"), linear=(0, 1)),
-    _whole("add"),
-    _binary("sub", PAIRS, (), torch=named("sub"), linear=(0, 1)),
-    _whole(
-        "sub",
-        refusal(TypeError, "sub: not defined for elements bool", flags(3), flags(3)),
-        refusal(TypeError, "sub: not defined for elements bool", real(3), flags(3)),
-        refusal(TypeError, "sub: not defined for elements bool", True, real(3)),
-    ),
-    _binary("mul", PAIRS, torch=named("mul"), linear=(0, 1)),
-    _binary("mul", (*WHOLE, (flags(4), flags(3, 4)), (flags(4), real(3, 4))), torch=named("mul")),
+QUOTIENTS = ((real(2, 1, 4), positive(3, 1)), (real(3, 4), 0.7), (-1.5, positive(3)), (classes(9, 3, 4), -2))
+QUOTIENTS += ((7, given(1, -2, 3)),)
+NO_DIVISOR = "other has a 0, by which integers cannot be divided"
+TWO = [
+    _binary("add", (*PAIRS, *WHOLE)),
+    _binary("sub", (*PAIRS, *WHOLE), refusals=_no_bools("sub", flags(3)), reference=np.subtract),
+    _binary("mul", (*PAIRS, *WHOLE, (flags(4), real(3, 4))), reference=np.multiply),
     _binary(
         "div",
         tuple((x, positive(*y.shape) if isinstance(y, Draw) else y) for x, y in PAIRS),
         (
-            pair(classes(5, 3), 2),
-            pair(classes(5, 3), given(-2, 1, 4)),
+            sample(classes(5, 3), given(-2, 1, 4)),
             *(sample(x, y, rounding_mode=mode, smooth=False) for x, y in QUOTIENTS for mode in ("floor", "trunc")),
         ),
         (
-            refusal(ValueError, "div: rounding_mode is 3", real(2), real(2), rounding_mode=3),
             refusal(ValueError, "div: rounding_mode is 'round'", real(2), real(2), rounding_mode="round"),
-            *_divisors("div", rounding_mode="floor"),
-            *_divisors("div", rounding_mode="trunc"),
-            refusal(ValueError, "div: shapes (2,) and (3,)", real(2), real(3), rounding_mode="trunc"),
-            refusal(TypeError, "div: got a str", "a", real(3), rounding_mode="floor"),
+            refusal(ValueError, f"div: {NO_DIVISOR}", classes(5, 3), 0, rounding_mode="floor"),
         ),
-        torch=named("div"),
+        _divided,
     ),
     _binary(
         "remainder",
         QUOTIENTS[:1],
         tuple(sample(*row, smooth=False) for row in QUOTIENTS[1:]),
-        _divisors("remainder"),
-        torch=named("remainder"),
+        (refusal(ValueError, f"remainder: {NO_DIVISOR}", classes(5, 3), 0), *_no_bools("remainder", flags(3))),
     ),
-    Op(
+    _binary(
         "pow",
+        ((positive(3, 1), real(4)), (positive(3), classes(4, 2, 1)), (positive(5, 1000), real(1000))),
         (
-            sample(positive(3, 4), 3),
-            sample(real(3, 4), 2),
-            sample(real(3, 4), 1),
-            sample(real(3, 4), 0),
-            sample(away(3, 4), -2),
-            sample(positive(3, 4), -1.5),
-            sample(positive(3, 4), 0.5),
-            sample(real(3, 4), 5.0),
-            sample(away(3, 4), -1),
-            sample(away(3, 4), -7),
-            sample(ties(3, 4), 3, smooth=False),
-            sample(real(3, 4), 9),
-            sample(positive(3, 4), real(3, 4)),
-            sample(positive(3, 1), real(4)),
+            *(sample(away(3, 4), number) for number in (0, 1, 2, 3, -1, -2, 9)),
+            *(sample(positive(3, 4), number) for number in (-1.5, 0.5, 2.0)),
             sample(2.5, real(3, 4)),
-            sample(2, real(3, 4)),
             sample(1, real()),
-            sample(positive(), real(2)),
-            sample(positive(), real()),
             sample(positive(0, 2), 2.0),
-            sample(positive(3), classes(4, 2, 1)),
-            sample(classes(4, 3), positive(3)),
-            pair(classes(4, 3), 3),
-            pair(classes(4, 3), 0.5),
-            sample(ties(3, 4), 2.0, smooth=False),
-            sample(ties(3, 4), 1.0),
-            sample(positive(5, 1000), real(1000)),
+            sample(classes(4, 3), 3),
+            sample(classes(4, 3), 0.5),
+            sample(ties(3, 4), 3),
+            sample(ties(3, 4), 2.0),
         ),
-        (
-            refusal(ValueError, "pow: shapes (2, 3) and (4,) do not broadcast", positive(2, 3), real(4)),
-            refusal(TypeError, "pow: got a str", real(2), "2"),
-            refusal(TypeError, "pow: got a list", [1.0], real(2)),
-            refusal(TypeError, "pow: not defined for elements int64", classes(3, 2), -1),
-            refusal(TypeError, "pow: not defined for elements bool", flags(3), flags(3)),
-            refusal(ValueError, "pow: a number does not fit in float64", real(2), 10**400),
-        ),
-        torch=lambda torch: torch.pow,
+        (refusal(TypeError, "pow: not defined for elements int64", classes(3, 2), -1),),
+        np.power,
     ),
-    _unary("neg", samples=(sample(ties(9)), sample(ties(4, 1))), refusals=_no_bools("neg"), linear=(0,)),
-    _unary("exp"),
-    _unary("expm1", samples=(sample(away(40)),)),
-    _unary("log", positive),
-    _unary("log1p", positive, (sample(real(0)),)),
-    _unary("sqrt", positive),
-    _unary("rsqrt", positive),
-    _unary("reciprocal", away),
-    _unary("sin"),
-    _unary("cos"),
-    _unary("tanh", samples=(sample(away(40)),)),
-    _unary("sigmoid", samples=(sample(away(40)), pair(flags(3)))),
-    _unary("erf", samples=(sample(away(90)), pair(flags(3)))),
-    _unary("abs", away, (sample(ties(9), smooth=False),), _no_bools("abs")),
-    _unary("sign", away, (sample(ties(9), smooth=False), pair(flags(3)))),
-    Op(
-        "square",
-        (*(sample(real(*shape)) for shape in SHAPES), pair(classes(5, 3)), pair(flags(3))),
-        (
-            refusal(TypeError, "square: input is a str, wanted a Tensor", "x"),
-            refusal(TypeError, "square: input is a float, wanted a Tensor", 2.0),
-            refusal(TypeError, "square: input is a ndarray, wanted a Tensor; wrap it", np.ones(2)),
-        ),
-    ),
+]
+
+# ---- functions of one argument ---------------------------------------------------------------------------------------
+
+SHAPES = ((2, 3, 4, 5), (), (0, 3), (5, 1000))
+
+
+def _unary(name, reference=None, draw=real, samples=(), refusals=()):
+    drawn = (sample(draw(3, 4)), sample(classes(5, 3)), *(sample(draw(*shape)) for shape in SHAPES))
+    if draw is away:
+        drawn += (sample(ties(9), smooth=False),)
+    return Op(name, (*drawn, *samples), refusals, reference)
+
+
+def _sigmoid(x):
+    return 0.5 + 0.5 * np.tanh(0.5 * x)
+
+
+def _converted(x, *rest, dtype=None, **_):
+    names = [one for one in (*rest, dtype) if isinstance(one, str) and one != "cpu"]
+    return np.asarray(x).astype(names[0]) if names else x
+
+
+ONE = [
+    _unary("neg", np.negative, refusals=_no_bools("neg")),
+    *(_unary(name) for name in ("exp", "sin", "cos")),
+    *(_unary(name, samples=(sample(away(40)),)) for name in ("expm1", "tanh")),
+    *(_unary(name, draw=positive) for name in ("log", "log1p", "sqrt")),
+    _unary("rsqrt", lambda x: 1 / np.sqrt(x), positive),
+    _unary("reciprocal", lambda x: 1 / x, positive),
+    _unary("sigmoid", _sigmoid, samples=(sample(away(400)), sample(flags(3)))),
+    _unary("erf", erf, samples=(sample(away(90)),)),
+    _unary("abs", draw=away, refusals=_no_bools("abs")),
+    _unary("sign", draw=away),
+    _unary("square"),
     Op(
         "to",
         (
-            sample(real(3, 4), "float64"),
-            sample(real(2, 3, 4, 5), "float64"),
-            sample(real(2), "cpu"),
-            sample(real(2), "cpu", "float64"),
+            sample(real(2, 3), "float64"),
             sample(real(2), "cpu", "float64", True, True),
             sample(real(0, 3), device="cpu", copy=True),
-            sample(real(3), None, "float64"),
             sample(real(3), non_blocking=True),
-            sample(real(3), None),
-            sample(real(3, 1), dtype="float64"),
             sample(real(3), real(2)),
             sample(away(3), "int64", smooth=False),
-            sample(classes(3, 4), "bool", smooth=False),
-            sample(classes(3, 4), dtype="float32", smooth=False),
-            sample(flags(3, 4), "float64", smooth=False),
+            sample(classes(3, 4), "bool"),
+            sample(flags(3, 4), dtype="float64"),
         ),
         (
-            refusal(TypeError, "to: input is a ndarray", np.ones(2), "float64"),
             refusal(TypeError, "wanted an element type", real(2), "complex64"),
-            refusal(TypeError, "to: dtype is 'no such type', wanted an element type", real(2), "no such type"),
-            refusal(TypeError, "to: dtype is 'a', wanted an element type", real(2), "a"),
             refusal(TypeError, "to: dtype is 'float', wanted an element type", real(2), "float"),
-            refusal(TypeError, "element type is object", real(2), dtype=dict),
             refusal(TypeError, "to: device is 'float64', wanted the name of a device", real(2), "float64", "float32"),
             refusal(RuntimeError, "device is 'cuda:77', but", real(2), "cuda:77"),
-            refusal(RuntimeError, "device is 'cuda:78', but", real(2), device="cuda:78"),
         ),
-        torch=_to,
+        _converted,
         views=True,
     ),
 ]
+
+# ---- activations -----------------------------------------------------------------------------------------------------
+
+
+def _activation(name, reference, *samples, refusals=(), inplace=True):
+    drawn = (sample(away(3, 4)), *(sample(away(*shape)) for shape in SHAPES[:3]), sample(real(5, 1000)), *samples)
+    refused = refusal(TypeError, f"{name}: input has elements int64, wanted floating ones", classes(3, 2))
+    if inplace:
+        drawn += (sample(away(3), inplace=True),)
+
+    def definition(x, *rest, inplace=False, **options):
+        return reference(x, *rest, **options)
+
+    return Op(name, (*drawn, sample(ties(9), smooth=False)), (refused, *refusals), definition)
+
+
+def _elu(x, alpha=1.0):
+    return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
+
+
+def _gelu(x, approximate="none"):
+    if approximate == "tanh":
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def _softplus(x, beta=1.0, threshold=20.0):
+    return np.where(x * beta > threshold, x, np.logaddexp(0, x * beta) / beta)
+
+
+ACTIVATIONS = [
+    _activation("relu", lambda x: np.maximum(x, 0)),
+    _activation("relu6", lambda x: np.clip(x, 0, 6), sample(away(200))),
+    _activation(
+        "leaky_relu",
+        lambda x, negative_slope=0.01: np.where(x > 0, x, x * negative_slope),
+        sample(away(3, 4), 0.3),
+        sample(away(3, 4), negative_slope=-1),
+    ),
+    _activation("elu", _elu, sample(away(3, 4), 0.3), sample(away(3, 4), alpha=-1.5)),
+    _activation(
+        "hardtanh",
+        lambda x, min_val=-1.0, max_val=1.0: np.clip(x, min_val, max_val),
+        sample(away(90), -2.02, 3.03),
+        sample(away(9), min_val=-0.33, max_val=0.22),
+        refusals=(refusal(ValueError, "hardtanh: min_val is 2.0 and max_val 1.0, wanted min", real(3), 2, 1),),
+    ),
+    _activation("logsigmoid", lambda x: -np.logaddexp(0, -x), sample(away(900)), inplace=False),
+    _activation("silu", lambda x: x * _sigmoid(x), sample(away(90))),
+    _activation(
+        "gelu",
+        _gelu,
+        sample(away(90)),
+        sample(away(90), approximate="tanh"),
+        refusals=(refusal(ValueError, "gelu: approximate is 'erf', wanted 'none'", real(3), approximate="erf"),),
+        inplace=False,
+    ),
+    _activation(
+        "softplus",
+        _softplus,
+        sample(away(90), 2.03, 1.0),
+        sample(away(90), beta=0.5, threshold=3),
+        inplace=False,
+    ),
+]
+
+# ---- choices ---------------------------------------------------------------------------------------------------------
+
+
+def _clamped(x, min=None, max=None):
+    x = x if min is None else np.maximum(x, min)
+    return x if max is None else np.minimum(x, max)
+
+
+def _chosen(condition, input=None, other=None):
+    return np.nonzero(np.atleast_1d(condition)) if input is None else np.where(condition, input, other)
+
+
+CHOICES = [
+    *(
+        _binary(
+            name,
+            ((away(4, 5), real(5)), (real(), real(3)), (real(0, 3), real(3)), (real(5, 1000), real(1000))),
+            (
+                sample(away(2, 3), 0.01),
+                sample(classes(4, 9), classes(4, 2, 1)),
+                sample(flags(4), flags(3, 1)),
+                sample(ties(4, 5), ties(4, 5), smooth=False),
+            ),
+        )
+        for name in ("maximum", "minimum")
+    ),
+    Op(
+        "clamp",
+        (
+            sample(away(3, 4), -0.31, 0.31),
+            sample(away(3, 4), min=-0.11),
+            sample(away(3, 4), max=0.21),
+            sample(away(3, 4), real(4), real(4)),
+            sample(away(4), real(3, 1)),
+            sample(away(3, 4), max=real(3, 4)),
+            sample(real(0, 2), -1.0, 1.0),
+            sample(classes(9, 20), 2, 5),
+            sample(ties(20), -1.0, 1.0, smooth=False),
+            sample(ties(50), ties(50), ties(50), smooth=False),
+        ),
+        (refusal(ValueError, "clamp: min and max are both None", real(3)),),
+        _clamped,
+    ),
+    Op(
+        "where",
+        (
+            sample(flags(3, 1), real(4), real(3, 4)),
+            sample(flags(4), real(3, 4), 1.5),
+            sample(flags(3), 0, real(2, 3)),
+            sample(flags(4, 5000), real(4, 5000), real(5000)),
+            sample(flags(4), input=classes(5, 3, 4), other=2),
+            sample(flags(3), classes(5, 3), real(3)),
+            sample(flags(3, 4), smooth=False),
+            sample(ties(3, 2, 4), smooth=False),
+            sample(flags(), smooth=False),
+        ),
+        (
+            refusal(TypeError, "where: condition has elements float64, wanted bool", real(3), real(3), real(3)),
+            refusal(TypeError, "where: got a NoneType", flags(3), real(3)),
+        ),
+        _chosen,
+    ),
+    Op(
+        "masked_fill",
+        (
+            sample(real(3, 4), flags(4), -1),
+            sample(real(4), flags(3, 4), real()),
+            sample(real(), flags(3), 1.5),
+            sample(real(3, 5000), mask=flags(5000), value=0.0),
+            sample(classes(5, 3), flags(3), 7),
+            sample(real(3), flags(3), INF, smooth=False),
+        ),
+        (
+            refusal(TypeError, "masked_fill: mask has elements float64, wanted bool", real(3), real(3), 1.0),
+            refusal(ValueError, "do not broadcast", real(3), flags(2), 1.0),
+            refusal(TypeError, "value is 1.5, wanted a number that int64 can hold", classes(5, 3), flags(3), 1.5),
+        ),
+        lambda x, mask, value: np.where(mask, value, x),
+    ),
+]
+
+# ---- comparisons, logic, bits ----------------------------------------------------------------------------------------
+
+
+def _plain(name, *pairs, reference=None, refusals=()):
+    """An op without gradients."""
+    samples = tuple(sample(*row) if isinstance(row, tuple) else sample(row) for row in pairs)
+    return Op(name, samples, refusals, reference, differentiable=False)
+
+
+TRUTHS = ((ties(3, 4), ties(4)), (ties(0), ties(1)), (flags(9), ties(9)), (classes(3, 9), classes(3, 9)))
+TRUTHS += ((ties(5, 1000), ties(5, 1)),)
+NUMBERS = ((ties(3, 4), 0.0), (0, ties(4)), (classes(3, 9), 1.5))
+BITS = ((classes(8, 3, 4), classes(8, 4)), (flags(3, 4), flags(3, 1)), (classes(8, 3), 5), (given(-3, -1, 0, 5), -2))
+COMPARED = dict(eq=np.equal, ne=np.not_equal, lt=np.less, le=np.less_equal, gt=np.greater, ge=np.greater_equal)
+ASKED = (given(NAN, INF, -INF, 0.0, -0.0, 1.0), real(3, 4), real(), real(0), classes(3, 4), flags(3))
+UNEQUAL = real(2), real(3)
+PLAIN = [
+    *(
+        _plain(n, *TRUTHS, *NUMBERS, reference=f, refusals=(refusal(ValueError, f"{n}: shapes", *UNEQUAL),))
+        for n, f in COMPARED.items()
+    ),
+    *(_plain(name, *TRUTHS) for name in ("logical_and", "logical_or", "logical_xor")),
+    *(_plain(name, *ASKED) for name in ("isnan", "isfinite", "isinf", "logical_not")),
+    *(
+        _plain(n, *BITS, refusals=(refusal(TypeError, f"{n}: not defined for elements float", classes(3, 2), 1.5),))
+        for n in ("bitwise_and", "bitwise_or", "bitwise_xor")
+    ),
+    _plain("bitwise_not", classes(8, 3, 4), flags(3, 4), given(-3, 0, 5), classes(8, 0)),
+]
+
+OPS = [*TWO, *ONE, *ACTIVATIONS, *CHOICES, *PLAIN]

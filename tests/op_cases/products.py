@@ -1,154 +1,113 @@
-"""Rows of the products of matrices, and what the rows of all products share."""
+"""Rows of the products of matrices."""
+
+import numpy as np
 
 from . import Op, classes, flags, real, refusal, sample
 
 
-def numbers(*shape):
-    return classes(5, *shape)
-
-
-def mixed(name, first, second):
-    """What every product refuses: other types, and what is no Tensor."""
-    return (
-        refusal(TypeError, "has elements int64", first, numbers(*second.shape)),
-        refusal(TypeError, "has elements bool, wanted numbers", flags(*first.shape), flags(*second.shape)),
-        refusal(TypeError, f"{name}: ", first, 2.0),
-        refusal(TypeError, f"{name}: ", first, None),
+def _op(name, *pairs, refusals=(), reference=np.matmul, integers=True):
+    samples = tuple(sample(*(real(*shape) for shape in shapes)) for shapes in pairs)
+    first, second = pairs[0][:2]
+    if integers:
+        samples += (sample(classes(5, *first), classes(5, *second)),)
+    refused = (
+        refusal(TypeError, "has elements int64", real(*first), classes(5, *second)),
+        refusal(TypeError, "has elements bool, wanted numbers", flags(*first), flags(*second)),
     )
+    return Op(name, samples, (*refused, *refusals), reference)
 
 
-MATMUL = (
-    sample(real(3, 4), real(4, 5)),
-    sample(real(4), real(4)),
-    sample(real(3, 4), real(4)),
-    sample(real(4), real(4, 5)),
-    sample(real(2, 3, 4), real(4, 5)),
-    sample(real(2, 3, 4), real(4)),
-    sample(real(4), real(2, 3, 4, 5)),
-    sample(real(3, 4), real(2, 4, 5)),
-    sample(real(2, 3, 4), real(2, 4, 5)),
-    sample(real(1, 3, 4), real(2, 4, 5)),
-    sample(real(2, 1, 3, 4), real(5, 4, 2)),
-    sample(real(2, 5, 3, 4), real(1, 1, 4, 2)),
-    sample(real(2, 5, 3, 4), real(4, 2)),
-    sample(real(7, 1, 4), real(4, 1)),
-    sample(real(1), real(1)),
-    sample(real(0, 4), real(4, 5)),
-    sample(real(3, 0), real(0, 5)),
-    sample(real(0), real(0)),
-    sample(real(2, 0, 4), real(4, 5)),
-    sample(real(0, 3, 4), real(4, 5)),
-    sample(real(0, 3, 4), real(1, 4, 5)),
-    sample(real(2, 3, 0), real(0)),
-    sample(real(17, 65), real(65, 33)),
-)
+def _einsum(equation, *shapes):
+    return sample(equation, *(real(*shape) for shape in shapes))
+
+
+def _no(message, equation, *shapes):
+    return refusal(ValueError, message, equation, *(real(*shape) for shape in shapes))
+
 
 OPS = [
-    Op(
+    _op(
         "matmul",
-        MATMUL,
-        (
-            *mixed("matmul", real(3, 4), real(4, 5)),
+        ((2, 1, 3, 4), (5, 4, 2)),
+        ((3, 4), (4, 5)),
+        ((4,), (4,)),
+        ((3, 4), (4,)),
+        ((4,), (4, 5)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 3, 4), (4,)),
+        ((4,), (2, 4, 5)),
+        ((2, 3, 4), (2, 4, 5)),
+        ((1, 3, 4), (2, 4, 5)),
+        ((7, 1, 4), (4, 1)),
+        ((3, 0), (0, 5)),
+        ((0, 3, 4), (4, 5)),
+        ((17, 65), (65, 33)),
+        refusals=(
             refusal(ValueError, "matmul: input has shape (3, 4), other (3, 4); wanted", real(3, 4), real(3, 4)),
-            refusal(ValueError, "matmul: input has shape (4,), other (3,)", real(4), real(3)),
-            refusal(ValueError, "matmul: input has shape (3, 4), other (3,)", real(3, 4), real(3)),
-            refusal(ValueError, "matmul: input has no dimensions", real(), real(3)),
-            refusal(ValueError, "matmul: other has no dimensions", real(3), real()),
             refusal(ValueError, "do not broadcast", real(2, 3, 4), real(3, 4, 5)),
-            refusal(ValueError, "do not broadcast", real(5, 2, 3, 4), real(3, 4, 5)),
         ),
-        torch=lambda torch: torch.matmul,
-        linear=(0, 1),
     ),
-    Op(
-        "matmul",
-        (
-            sample(numbers(3, 4), numbers(4, 5)),
-            sample(numbers(4), numbers(4)),
-            sample(numbers(2, 1, 3, 4), numbers(5, 4, 2)),
-            sample(numbers(2, 0), numbers(0, 3)),
-        ),
-        (refusal(TypeError, "matmul: other has elements bool", numbers(3), flags(3)),),
-        torch=lambda torch: torch.matmul,
-        differentiable=False,
-    ),
-    Op(
+    _op(
         "linear",
-        (
-            sample(real(3, 4), real(5, 4), real(5)),
-            sample(real(3, 4), real(5, 4)),
-            sample(real(4), real(5, 4), real(5)),
-            sample(real(2, 3, 4), real(5, 4), real(5)),
-            sample(real(0, 4), real(5, 4), real(5)),
-            sample(real(2, 3, 0), real(5, 0), real(5)),
-            sample(real(2, 0, 4), real(5, 4), real(5)),
-            sample(real(2, 3, 4), real(0, 4), real(0)),
-            sample(real(19, 70), real(13, 70), real(13)),
-        ),
-        (
-            *mixed("linear", real(3, 4), real(5, 4)),
+        ((2, 3, 4), (5, 4), (5,)),
+        ((3, 4), (5, 4)),
+        ((4,), (5, 4), (5,)),
+        ((0, 4), (5, 4), (5,)),
+        ((19, 70), (13, 70), (13,)),
+        refusals=(
             refusal(ValueError, "linear: input has 4 features", real(3, 4), real(4, 5)),
-            refusal(ValueError, "linear: input has shape ()", real(), real(4)),
-            refusal(ValueError, "linear: input has shape (3, 4), weight (4,)", real(3, 4), real(4)),
-            refusal(ValueError, "linear: bias has shape (1,), wanted (5,)", real(3, 4), real(5, 4), real(1)),
-            refusal(ValueError, "linear: input has shape (3, 4), weight ()", real(3, 4), real()),
-            refusal(ValueError, "linear: input has shape", real(3, 4), real(2, 5, 4)),
             refusal(ValueError, "linear: bias has shape (4,), wanted (5,)", real(3, 4), real(5, 4), real(4)),
-            refusal(ValueError, "linear: bias has shape (1, 5)", real(3, 4), real(5, 4), real(1, 5)),
-            refusal(TypeError, "linear: input has elements int64, wanted floating", numbers(3, 4), numbers(5, 4)),
-            refusal(TypeError, "linear: weight has elements float64, input int64", numbers(2, 4), real(5, 4)),
-            refusal(TypeError, "linear: bias has elements int64", real(2, 4), real(5, 4), numbers(5)),
-            refusal(TypeError, "linear: bias is a float", real(2, 4), real(5, 4), 1.0),
+            refusal(TypeError, "linear: input has elements int64", classes(5, 3, 4), classes(5, 5, 4)),
         ),
-        linear=(0, 1),
+        reference=lambda x, weight, bias=0: x @ weight.T + bias,
+        integers=False,
     ),
-    Op(
+    _op(
         "mm",
-        (
-            sample(real(3, 4), real(4, 5)),
-            sample(real(1, 4), real(4, 1)),
-            sample(real(0, 4), real(4, 5)),
-            sample(real(3, 0), real(0, 5)),
-            sample(real(3, 4), real(4, 0)),
-            sample(real(3, 1), real(1, 5)),
-            sample(real(9, 33), real(33, 17)),
-            sample(real(1, 1), real(1, 1)),
-        ),
-        (
-            *mixed("mm", real(3, 4), real(4, 5)),
-            refusal(
-                ValueError,
-                "mm: input has shape (3, 4), mat2 has shape (3, 4); wanted (M, K) and (K, N)",
-                real(3, 4),
-                real(3, 4),
-            ),
-            refusal(ValueError, "mm: input has shape (3, 4), mat2 has shape (4,)", real(3, 4), real(4)),
-            refusal(ValueError, "mm: input has shape (2, 3, 4)", real(2, 3, 4), real(4, 5)),
-            refusal(ValueError, "mm: ", real(), real(4, 5)),
-        ),
-        linear=(0, 1),
+        ((3, 4), (4, 5)),
+        ((0, 4), (4, 5)),
+        ((9, 33), (33, 17)),
+        refusals=(refusal(ValueError, "mm: input has shape (3, 4), mat2 has shape (3, 4)", real(3, 4), real(3, 4)),),
+    ),
+    _op(
+        "bmm",
+        ((2, 3, 4), (2, 4, 5)),
+        ((2, 3, 0), (2, 0, 5)),
+        ((3, 9, 33), (3, 33, 17)),
+        refusals=(refusal(ValueError, "wanted (B, M, K) and (B, K, N)", real(2, 3, 4), real(2, 3, 4)),),
     ),
     Op(
-        "bmm",
+        "einsum",
         (
-            sample(real(2, 3, 4), real(2, 4, 5)),
-            sample(real(1, 3, 4), real(1, 4, 1)),
-            sample(real(0, 3, 4), real(0, 4, 5)),
-            sample(real(2, 0, 4), real(2, 4, 5)),
-            sample(real(2, 3, 0), real(2, 0, 5)),
-            sample(real(2, 1, 1), real(2, 1, 5)),
-            sample(real(3, 9, 33), real(3, 33, 17)),
-            sample(real(2, 3, 4), real(2, 4, 0)),
+            _einsum("bij,bkj->bik", (5, 2, 3), (5, 4, 3)),
+            _einsum("ij,jk", (2, 3), (3, 4)),
+            _einsum("ba", (2, 3)),
+            _einsum("ij->", (2, 3)),
+            _einsum("i,j->ij", (3,), (4,)),
+            _einsum("ij,ij->", (2, 3), (2, 3)),
+            _einsum("ijb,bkj->kib", (2, 3, 5), (5, 4, 3)),
+            _einsum("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
+            _einsum("ij,kl->ki", (2, 3), (4, 5)),
+            _einsum("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)),
+            _einsum("i,ij,j->", (3,), (3, 4), (4,)),
+            _einsum("->", ()),
+            _einsum("i,,j->ij", (3,), (), (4,)),
+            _einsum(" i j , j k -> i k ", (2, 3), (3, 4)),
+            _einsum("...ij->...ji", (2, 3, 4)),
+            _einsum("...ij,...jk", (5, 1, 2, 3), (6, 3, 4)),
+            _einsum("a...,b...->ab...", (2, 6), (3,)),
+            _einsum("ij,kj->ik", (2, 3), (5, 1)),
+            _einsum("ij,jk->ik", (2, 0), (0, 3)),
+            sample("ij,jk->ik", classes(5, 2, 3), classes(5, 3, 4)),
         ),
         (
-            *mixed("bmm", real(2, 3, 4), real(2, 4, 5)),
-            refusal(ValueError, "wanted (B, M, K) and (B, K, N)", real(2, 3, 4), real(2, 3, 4)),
-            refusal(
-                ValueError, "bmm: input has shape (2, 3, 4), mat2 has shape (1, 4, 5)", real(2, 3, 4), real(1, 4, 5)
-            ),
-            refusal(ValueError, "bmm: ", real(2, 3, 4), real(4, 5)),
-            refusal(ValueError, "bmm: ", real(3, 4), real(4, 5)),
+            _no("einsum: equation is 'i,j->ij', but there are 1 operands", "i,j->ij", (3,)),
+            _no("einsum: operands[0] has shape (3,), but 'ij' in 'ij->i'", "ij->i", (3,)),
+            _no("einsum: operands[0] has shape (3, 3), but 'ii' in 'ii->i'", "ii->i", (3, 3)),
+            _no("einsum: equation is 'i->j', wanted letters of operands in the result", "i->j", (3,)),
+            _no("einsum: j has size 2 in shape (2,), elsewhere 3", "ij,j->ij", (2, 3), (2,)),
         ),
-        linear=(0, 1),
+        lambda equation, *operands: np.einsum(equation.replace(" ", ""), *operands),
+        views=True,
     ),
 ]

@@ -1,6 +1,5 @@
 """Networks in ONNX files, run by onnxruntime: the same outputs for batches of any size."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -51,56 +50,35 @@ I, S, M = (1, 3, 9, 8), (1, 4, 10), (1, 6)  # images, sequences, features
 TABLE = [
     (lambda: nn.ELU(0.7), I),
     (lambda: nn.GELU(), I),
-    (lambda: nn.GELU("tanh"), I),
     (lambda: nn.Hardtanh(-0.5, 0.7), I),
     (lambda: nn.LeakyReLU(0.2), I),
     (lambda: nn.LogSigmoid(), I),
     (lambda: nn.LogSoftmax(1), I),
     (lambda: nn.ReLU(), I),
-    (lambda: nn.ReLU6(), I),
     (lambda: nn.SiLU(), I),
     (lambda: nn.Sigmoid(), I),
     (lambda: nn.Softmax(-1), S),
-    (lambda: nn.Softmax(2), I),
     (lambda: nn.Softplus(2.0, 1.0), I),
     (lambda: nn.Tanh(), I),
-    (lambda: nn.Conv1d(4, 6, 3, 2, 1), S),
     (lambda: nn.Conv2d(3, 6, 3, 2, 1, 2, groups=3), I),
     (lambda: nn.Conv2d(3, 6, (2, 3), padding="same"), I),
-    (lambda: nn.Dropout(), I),
-    (lambda: nn.Dropout1d(), S),
     (lambda: nn.ReflectionPad2d(1), I),
     (lambda: nn.Dropout2d(), I),
     (lambda: nn.Embedding(7, 5, padding_idx=0), M),
     (lambda: nn.Linear(6, 5), M),
-    (lambda: nn.Linear(10, 5, bias=False), S),
     (lambda: nn.BatchNorm1d(4), S),
     (lambda: nn.BatchNorm2d(3), I),
-    (lambda: nn.BatchNorm2d(3, affine=False), I),
     (lambda: nn.LayerNorm((9, 8)), I),
-    (lambda: nn.LayerNorm((3, 9, 8), elementwise_affine=False), I),
-    (lambda: nn.LayerNorm(8, bias=False), I),
-    (lambda: nn.ConstantPad1d((1, 2), 0.5), S),
     (lambda: nn.ConstantPad2d((1, 2, 0, 1), 0.5), I),
-    (lambda: nn.ZeroPad1d((1, 2)), S),
-    (lambda: nn.ZeroPad2d((1, 2, 0, 1)), I),
-    (lambda: nn.MaxPool1d(3, 2, 1), S),
-    (lambda: nn.MaxPool2d(3, 2, 1, ceil_mode=True), I),
     (lambda: nn.MaxPool2d((3, 2), (2, 3), (1, 0), dilation=2, ceil_mode=True), I),
-    (lambda: nn.MaxPool2d(2, 3, ceil_mode=True), I),
     (lambda: nn.MaxPool2d((1, 2), padding=(0, 1), dilation=5), I),
-    (lambda: nn.AvgPool1d(3, 2, 1), S),
-    (lambda: nn.AvgPool2d(2), I),
     (lambda: nn.AvgPool2d(3, 2, 1, True, False), I),
-    (lambda: nn.AdaptiveAvgPool2d(1), I),
     (lambda: nn.AdaptiveAvgPool2d((3, 5)), I),
     (lambda: nn.Flatten(), I),
-    (lambda: nn.Identity(), I),
     (lambda: nn.Unflatten(1, (2, 2)), S),
     (lambda: nn.Upsample(size=(5, 13)), I),
     (lambda: nn.Upsample(scale_factor=2, mode="linear"), S),
     (lambda: nn.Upsample(scale_factor=1.7, mode="bilinear"), I),
-    (lambda: nn.Upsample(scale_factor=2), I),
     (lambda: nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True), I),
     (lambda: nn.Sequential(nn.Linear(6, 3), nn.ReLU()), M),
 ]
@@ -179,32 +157,6 @@ def test_models(name, tmp_path):
             np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), state[stored.name].numpy())
 
 
-@pytest.mark.parametrize("name", ["data_parallel", "pipeline"])
-def test_networks_of_the_examples(name, tmp_path):
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    minigrad.manual_seed(0)
-    compare(module.network(), (1, 1, 8, 8), tmp_path / "example.onnx")
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_random_networks(seed, tmp_path):
-    rng = np.random.default_rng(seed)
-    minigrad.manual_seed(seed)
-    layers, channels, size = [], 2, 12
-    for _ in range(rng.integers(2, 6)):
-        wider = int(rng.choice([2, 4, 6]))
-        layers.append(nn.Conv2d(channels, wider, 3, int(rng.integers(1, 3)), 1, groups=2))
-        channels = wider
-        after = (nn.BatchNorm2d(channels), nn.Identity(), nn.Dropout(0.3))
-        layers += [after[rng.integers(3)], (nn.ReLU(), nn.SiLU(), nn.GELU(), nn.ELU())[rng.integers(4)]]
-        layers += [nn.Upsample(scale_factor=2)] * int(rng.integers(2))
-    pool = (nn.AdaptiveAvgPool2d(2), nn.Sequential(nn.Upsample(size=(5, 4)), nn.MaxPool2d(2)))[rng.integers(2)]
-    model = nn.Sequential(*layers, pool, nn.Flatten(), nn.Linear(4 * channels, 3), nn.LogSoftmax(1))
-    compare(model, (1, 2, size, size), tmp_path / "random.onnx")
-
-
 def test_the_model_stays_as_it_was(tmp_path):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout())
     model[2].eval()
@@ -244,15 +196,9 @@ class Scaled(nn.Module):
         return input * self.weight + 1
 
 
-class ScaledByABuffer(Scaled):
-    def __init__(self):
-        self.register_buffer("weight", minigrad.full((6,), 3.0))
-
-
-@pytest.mark.parametrize("kind", [Scaled, ScaledByABuffer])
-def test_a_network_on_a_gpu(kind, tmp_path):
+def test_a_network_on_a_gpu(tmp_path):
     with gpus():
-        export_onnx(kind().to("cuda"), tmp_path / "gpu.onnx", M)
+        export_onnx(Scaled().to("cuda"), tmp_path / "gpu.onnx", M)
     rows = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
     (found,) = runtime.InferenceSession(tmp_path / "gpu.onnx").run(None, {"input": rows})
     np.testing.assert_allclose(found, rows * 3 + 1, rtol=1e-6)

@@ -1,11 +1,14 @@
 """HIPS autograd differentiates the references of pooling, norms, softmax and ReLU: each gradient is that of its op."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 from minigrad_kernels.elementwise import reference as elementwise
+from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.norm import reference as norm
-from minigrad_kernels.pool2d import adaptive_windows, average_windows
+from minigrad_kernels.pool2d import adaptive_windows, average_windows, output_shape
 from minigrad_kernels.pool2d import reference as pool2d
 from minigrad_kernels.sample_norm import reference as sample_norm
 from minigrad_kernels.softmax import reference as softmax
@@ -137,3 +140,19 @@ def test_norms_of_samples(shape, groups):
         [x, w, b],
         lambda g, out: gradients(g, x, *statistics, w, 1e-3),
     )
+
+
+def test_pooling_sizes_and_refusals_are_those_of_pytorch():
+    pool = pytest.importorskip("torch").nn.functional.max_pool2d
+    image = pytest.importorskip("torch").ones
+    for size, *settings, ceil_mode in product(range(1, 8), range(1, 5), range(1, 4), range(3), (1, 2), (False, True)):
+        pairs = [(value, value) for value in settings]
+        try:
+            want = tuple(pool(image(1, 1, size, size), *pairs, ceil_mode).shape)
+        except RuntimeError:
+            want = None
+        try:
+            got = output_shape("max_pool2d", (1, 1, size, size), *pairs, ceil_mode)
+        except ShapeError as error:  # PyTorch lets windows pass that hold nothing
+            got = want if "covers no element" in str(error) else None
+        assert got == want, (size, settings, ceil_mode)

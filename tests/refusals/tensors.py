@@ -1,4 +1,4 @@
-"""What Tensors refuse beside the ops: reading, conversion, operators, backward, hooks, and what extends the tape."""
+"""What Tensors refuse beside the ops: making, reading, backward, modes, devices, and what the host has no room for."""
 
 import operator
 from functools import partial
@@ -6,68 +6,62 @@ from functools import partial
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, gradcheck, gradgradcheck, primitive
-from minigrad.core import tape
+from minigrad import Tensor, cuda, gradcheck, graph, nn, primitive
 from minigrad.core.tape import write
+from minigrad.nn import functional as F
+from tests.refusals import row
+from tests.stand_in_gpus import gpus
+
+SETTING = partial(gpus, 2, capacity=1 << 22)
+NAN, MILLION = float("nan"), 10**6
+X, SCALAR, WHOLE = Tensor(np.ones((2, 3), np.float32)), Tensor(np.float32(1)), Tensor(np.array([0, 1]))
 
 
 def leaf(*shape):
     return Tensor(np.ones(shape, np.float32), requires_grad=True)
 
 
-X, SCALAR, WHOLE = Tensor(np.ones((2, 3), np.float32)), Tensor(np.float32(1)), Tensor(np.array([0, 1]))
+# ---- making ----------------------------------------------------------------------------------------------------------
 
+MADE = [
+    row(TypeError, "dtype: got 'floaty', wanted an element type such as", minigrad.zeros, 2, dtype="floaty"),
+    row(TypeError, "element type is complex64, wanted bool, integer or", minigrad.ones, 2, dtype="complex64"),
+    row(TypeError, "device is 'gpu', wanted 'cpu', 'cuda'", minigrad.rand, 2, device="gpu"),
+    row(TypeError, "requires_grad is 'yes', wanted True or False", minigrad.randn, 2, requires_grad="yes"),
+    row(TypeError, "requires_grad wants floating", minigrad.arange, 2, dtype="int64", requires_grad=True),
+    row(TypeError, "generator is a int, wanted a Generator", minigrad.rand, 2, generator=3),
+    row(ValueError, r"zeros: shape is \(2, -1\), wanted sizes that are not negative", minigrad.zeros, 2, -1),
+    row(TypeError, "ones: shape is 1.5, wanted an integer", minigrad.ones, 1.5),
+    row(TypeError, "zeros_like: input is a ndarray, wanted a Tensor; wrap it", minigrad.zeros_like, np.ones(2)),
+    row(TypeError, "full: fill_value is 'a', wanted a number", minigrad.full, 2, "a"),
+    row(ValueError, "full: value is 300, which does not fit in uint8", minigrad.full, 2, 300, "uint8"),
+    row(ValueError, "arange: start, end, step are 0, 5, 0; wanted finite ones", minigrad.arange, 0, 5, 0),
+    row(TypeError, "linspace: steps is 2.5, wanted an integer", minigrad.linspace, 0, 1, 2.5),
+    row(ValueError, "randint: low is 3 and high 3, wanted low < high", minigrad.randint, 3, 3, (2,)),
+    row(TypeError, "randperm: n is None, wanted an integer", minigrad.randperm, None),
+    row(TypeError, "from_dlpack: source is a int, wanted an array of a library", minigrad.from_dlpack, 5),
+    row(ValueError, "manual_seed: seed is -1, wanted an integer from 0", minigrad.manual_seed, -1),
+    row(TypeError, "data is a masked array.*data.filled", Tensor, np.ma.masked_array([1.0, 2.0], [True, False])),
+    row(TypeError, "element type is object, wanted bool", Tensor, np.array([1, None])),
+    row(TypeError, "element type is <U1, wanted bool", Tensor, np.array(["1"])),
+    row(TypeError, "element type is complex128, wanted bool", Tensor, np.ones(2, complex)),
+    row(TypeError, "data is a ragged list, wanted rows of one length", Tensor, [[1], [1, 2]]),
+    row(TypeError, "data is or holds None of type NoneType, wanted numbers", Tensor, [1.0, None]),
+    row(TypeError, "data is or holds 10{30} of type int, wanted numbers of 64 bits", Tensor, [1, 10**30]),
+    row(TypeError, "data is a Tensor already; use it as it is", Tensor, X),
+    row(TypeError, "requires_grad is 3.*minigrad.empty", Tensor, 2, 3),
+    row(TypeError, "data: got a list, wanted a Tensor or an array", setattr, leaf(2), "data", [1.0]),
+    row(TypeError, "normal_: .* is a ndarray, wanted a Tensor; wrap it", nn.init.normal_, np.ones((2, 2))),
+    row(RuntimeError, "was made by mul", nn.init.zeros_, 2 * leaf(2)),
+    row(ValueError, r"kaiming_normal_: tensor has shape \(2,\), wanted", nn.init.kaiming_normal_, leaf(2)),
+    row(ValueError, "mode is 'fan', wanted 'fan_in' or 'fan_out'", nn.init.kaiming_uniform_, X, mode="fan"),
+    row(ValueError, "nonlinearity is 'gelu', wanted 'tanh' or", nn.init.kaiming_normal_, X, nonlinearity="gelu"),
+    row(ValueError, "uniform_: a is 2.0 and b 1.0, wanted a <= b", nn.init.uniform_, X, 2, 1),
+    row(ValueError, "normal_: std is -1.0, wanted at least 0", nn.init.normal_, X, 0, -1),
+    row(ValueError, "constant_: val is 1.*, which does not fit in int64", nn.init.constant_, WHOLE, 10**30),
+]
 
-def row(name, error, pattern, function, *args, **options):
-    return f"{name}: {pattern}", partial(function, *args, **options), error, pattern
-
-
-def reading():
-    several = r"self has shape \(2, 3\), wanted a single element"
-    yield row("Tensor.item", ValueError, f"item: {several}", X.item)
-    yield row("bool", ValueError, rf"bool: {several}; ask .any\(\) or .all\(\)", bool, X)
-    yield row("float", ValueError, f"item: {several}", float, X)
-    yield row("int", ValueError, f"item: {several}", int, X)
-    yield row("index", TypeError, "index: self has .*wanted a single integer", operator.index, X)
-    yield row("index", TypeError, r"index: self has shape \(\) and elements float32", range, SCALAR)
-    yield row("len", TypeError, "len: self has no dimensions", len, SCALAR)
-    yield row("iter", TypeError, "len: self has no dimensions", list, SCALAR)
-    numpy = r"numpy: self requires a gradient, which NumPy would lose; call .detach\(\).numpy\(\)"
-    yield row("Tensor.numpy", RuntimeError, numpy, leaf(2).numpy)
-    yield row("np.asarray", RuntimeError, numpy, np.asarray, leaf(2))
-    yield row("Tensor.size", TypeError, "size: dim is 'a', wanted an integer", X.size, "a")
-    yield row("Tensor.size", TypeError, "size: dim is True", X.size, True)
-    yield row("Tensor.size", IndexError, "size: dim is 2, but self has 2 dimensions", X.size, 2)
-    dlpack = r"dlpack: self requires a gradient, .*call .detach\(\)"
-    yield row("np.from_dlpack", BufferError, dlpack, np.from_dlpack, leaf(2))
-    backwards = r"dlpack: self lies backwards .*call .clone\(\)"
-    yield row("np.from_dlpack", BufferError, backwards, np.from_dlpack, X[:, ::-1])
-    yield row("Tensor[]=", RuntimeError, "setitem: input is a leaf that", operator.setitem, leaf(2), 0, 1)
-    yield row("Tensor[]", IndexError, "getitem: ", operator.getitem, X, 2)
-    yield row("Tensor[]", IndexError, "getitem: ", operator.getitem, X, (0, 0, 0))
-    yield row("Tensor[]", IndexError, "getitem: .*wanted integers or bools", operator.getitem, X, [0.5])
-    yield row("Tensor[]", IndexError, "getitem: ", operator.getitem, X, "a")
-    yield row("Tensor.to", TypeError, "wanted an element type such as 'float32' or the name of a device", X.to, "half")
-    yield row("Tensor.to", TypeError, "element type is complex64, wanted", X.to, np.complex64)
-    yield row("Tensor.requires_grad_", TypeError, "wants floating elements, got int64", WHOLE.requires_grad_)
-    yield row("Tensor.requires_grad_", TypeError, "requires_grad is 'no', wanted True", X.requires_grad_, "no")
-    inner = "requires_grad_: self is the result of an operation; use .detach"
-    yield row("Tensor.requires_grad_", RuntimeError, inner, (2 * leaf(2)).requires_grad_, False)
-    yield row(
-        "copy.deepcopy", RuntimeError, "deepcopy: self was made by mul, wanted a leaf", (2 * leaf(2)).__deepcopy__, {}
-    )
-
-
-def operators():
-    for function in (operator.add, operator.sub, operator.mul, operator.truediv, operator.eq, operator.lt):
-        yield row(f"Tensor {function.__name__}", ValueError, "do not broadcast", function, X, Tensor(np.ones((2, 2))))
-    yield row("Tensor @", ValueError, "matmul: ", operator.matmul, X, X)
-    yield row("Tensor @", ValueError, "matmul: ", operator.matmul, X, SCALAR)
-    yield row("Tensor **", TypeError, "pow", operator.pow, WHOLE, -WHOLE)
-    yield row("Tensor &", TypeError, "bitwise_and: ", operator.and_, X, X)
-    yield row("Tensor ~", TypeError, "bitwise_not: ", operator.invert, X)
-    yield row("Tensor +", ValueError, "add: .*64 bits|add: .* fit", operator.add, WHOLE, 10**30)
-    yield row("Tensor + int8", ValueError, "add: ", operator.add, Tensor(np.ones(2, np.int8)), 1000)
+# ---- reading, the tape -----------------------------------------------------------------------------------------------
 
 
 def walked():
@@ -85,69 +79,159 @@ def changed():
     return loss
 
 
-def backward():
-    none = r"the Tensor has no history and does not require a gradient; make what you differentiate by with requires_g"
-    yield row("Tensor.backward", RuntimeError, f"backward: {none}", SCALAR.backward)
-    yield row("grad", RuntimeError, f"grad: {none}", minigrad.grad, SCALAR, leaf(2))
-    yield row(
-        "Tensor.backward", RuntimeError, r"an output of shape \(2,\) is no scalar; pass a gradient", leaf(2).backward
-    )
-    yield row("Tensor.backward", RuntimeError, "retain_graph=True|freed", walked().backward)
-    yield row("Tensor.backward", RuntimeError, "mul: .*changed|was written|changed", changed().backward)
-    scalar = leaf(2).sum()
-    yield row("Tensor.backward", ValueError, "gradient .*shape", scalar.backward, Tensor(np.ones(2, np.float32)))
-    yield row("Tensor.backward", TypeError, "backward: gradient is a float, wanted a Tensor", scalar.backward, 1.0)
-    yield row("Tensor.backward", TypeError, "gradient is a ndarray, wanted a Tensor", scalar.backward, np.ones(()))
-    for name in ("retain_graph", "create_graph"):
-        yield row("Tensor.backward", TypeError, f"backward: {name} is 'yes'", scalar.backward, None, **{name: "yes"})
-        yield row("grad", TypeError, f"grad: {name} is 2, wanted True or", minigrad.grad, scalar, X, **{name: 2})
-    yield row("grad", TypeError, "grad: allow_unused is None", minigrad.grad, scalar, X, allow_unused=None)
-    yield row("grad", RuntimeError, r"grad: inputs\[0\] does not require a gradient", minigrad.grad, scalar, X)
-    yield row("grad", TypeError, r"grad: inputs\[1\] is a str, wanted a Tensor", minigrad.grad, scalar, [leaf(2), "w"])
-    yield row("grad", TypeError, "grad: an output is a float, wanted a Tensor", minigrad.grad, 1.0, leaf(2))
-    yield row("grad", ValueError, "grad: 2 grad_outputs for 1 outputs", minigrad.grad, scalar, leaf(2), [X, X])
-    unused = r"grad: the outputs do not depend on inputs\[0\]; pass allow_unused=True"
-    yield row("grad", RuntimeError, unused, minigrad.grad, scalar, leaf(2))
-    yield row(
-        "Tensor.register_hook", TypeError, "register_hook: hook is a int, wanted a func", leaf(2).register_hook, 3
-    )
-    yield row("Tensor.register_hook", RuntimeError, "does not require a gradient", X.register_hook, print)
-    post = "register_post_accumulate_grad_hook"
-    yield row(f"Tensor.{post}", TypeError, f"{post}: hook is a NoneType", getattr(leaf(2), post), None)
-    yield row(f"Tensor.{post}", RuntimeError, f"{post}: wants a leaf", getattr(X, post), print)
-    yield row("Tensor.retain_grad", RuntimeError, "retain_grad: self does not require a gradient", X.retain_grad)
-    late = "after_backward: no backward pass is under way"
-    yield row("after_backward", RuntimeError, late, tape.after_backward, print)
-    yield row("write", RuntimeError, "write: the Tensor was made by mul; only leaves", write, 2 * leaf(2))
-
-
+@primitive
 def doubled(input):
     return 2 * input
 
 
-def returned(result):
-    def op(input):
-        return result
-
-    return primitive(op)
-
-
-def extensions():
-    yield row("primitive", TypeError, "primitive: forward is a int, wanted a function", primitive, 3)
-    yield row("primitive", TypeError, r"fixed or view names \['x'\]", primitive, doubled, view="x")
-    yield row("primitive", TypeError, r"fixed or view names \['y'\]", primitive, doubled, fixed=("y",))
-    double = primitive(doubled)
-    rule = r"doubled: a rule is given for x, the arguments are \('input',\)"
-    yield row("Primitive.grads", TypeError, rule, double.grads, x=lambda g: g)
-    yield row("Primitive.grads", TypeError, r"the rule of input asks for \['y'\]", double.grads, input=lambda g, y: g)
-    yield row("primitive", RuntimeError, "doubled: input requires a gradient but has no rule", double, leaf(2))
-    yield row("primitive", TypeError, "op: the function returned a list, wanted an array", returned([1.0]), X)
-    yield row("primitive", TypeError, "a function of Tensors needs no @primitive", returned(X), X)
-    yield row(
-        "recompute", TypeError, "recompute: function is a int, wanted one that can be called", minigrad.recompute, 3
-    )
-    yield row("gradcheck", TypeError, "gradcheck: inputs is a int, wanted", gradcheck, doubled, 3)
-    yield row("gradgradcheck", TypeError, "gradgradcheck: inputs is a str", gradgradcheck, doubled, "x")
+def without_tape():
+    with minigrad.no_grad():
+        loss = leaf(2).sum()
+    loss.backward()
 
 
-REFUSALS = [*reading(), *operators(), *backward(), *extensions()]
+def recorded_update():
+    w = leaf(2)
+    w -= 0.1 * w
+
+
+SEVERAL, INNER = r"self has shape \(2, 3\), wanted a single element", 2 * leaf(2)
+LOSS = leaf(2).sum()
+NUMPY = r"numpy: self requires a gradient, which NumPy would lose; call .detach\(\).numpy\(\)"
+NONE = "the Tensor has no history and does not require a gradient; make what you differentiate by with requires_g"
+UNUSED = r"grad: the outputs do not depend on inputs\[0\]; pass allow_unused=True"
+READ = [
+    row(ValueError, f"item: {SEVERAL}", X.item),
+    row(ValueError, rf"bool: {SEVERAL}; ask .any\(\) or .all\(\)", bool, X),
+    row(TypeError, "index: self has .*wanted a single integer", operator.index, X),
+    row(TypeError, "len: self has no dimensions", len, SCALAR),
+    row(RuntimeError, NUMPY, leaf(2).numpy),
+    row(IndexError, "size: dim is 2, but self has 2 dimensions", X.size, 2),
+    row(BufferError, r"dlpack: self requires a gradient, .*call .detach\(\)", np.from_dlpack, leaf(2)),
+    row(RuntimeError, "setitem: input is a leaf that", operator.setitem, leaf(2), 0, 1),
+    row(IndexError, "getitem: .*wanted integers or bools", operator.getitem, X, [0.5]),
+    row(TypeError, "wanted an element type such as 'float32' or the name of a device", X.to, "half"),
+    row(TypeError, "wants floating elements, got int64", WHOLE.requires_grad_),
+    row(RuntimeError, "requires_grad_: self is the result of an operation; use .detach", INNER.requires_grad_, False),
+    row(RuntimeError, "deepcopy: self was made by mul, wanted a leaf", INNER.__deepcopy__, {}),
+    row(ValueError, "do not broadcast", operator.add, X, Tensor(np.ones((2, 2)))),
+    row(ValueError, "matmul: ", operator.matmul, X, X),
+    row(RuntimeError, f"backward: {NONE}", SCALAR.backward),
+    row(RuntimeError, r"an output of shape \(2,\) is no scalar; pass a gradient", leaf(2).backward),
+    row(RuntimeError, "retain_graph=True|freed", walked().backward),
+    row(RuntimeError, r"compute the loss outside of no_grad\(\)", without_tape),
+    row(RuntimeError, "isub: input is a leaf that requires a gradient; put the update", recorded_update),
+    row(RuntimeError, "was changed after it was used", changed().backward),
+    row(ValueError, "gradient .*shape", LOSS.backward, Tensor(np.ones(2, np.float32))),
+    row(TypeError, "gradient is a ndarray, wanted a Tensor", LOSS.backward, np.ones(())),
+    row(RuntimeError, r"grad: inputs\[0\] does not require a gradient", minigrad.grad, LOSS, X),
+    row(TypeError, "grad: an output is a float, wanted a Tensor", minigrad.grad, 1.0, leaf(2)),
+    row(ValueError, "grad: 2 grad_outputs for 1 outputs", minigrad.grad, LOSS, leaf(2), [X, X]),
+    row(RuntimeError, UNUSED, minigrad.grad, LOSS, leaf(2)),
+    row(TypeError, "register_hook: hook is a int, wanted a func", leaf(2).register_hook, 3),
+    row(RuntimeError, "retain_grad: self does not require a gradient", X.retain_grad),
+    row(RuntimeError, "write: the Tensor was made by mul; only leaves", write, INNER),
+    row(TypeError, "primitive: forward is a int, wanted a function", primitive, 3),
+    row(TypeError, "a rule is given for x, the arguments are", doubled.grads, x=lambda g: g),
+    row(TypeError, r"the rule of input asks for \['y'\]", doubled.grads, input=lambda g, y: g),
+    row(RuntimeError, "doubled: input requires a gradient but has no rule", doubled, leaf(2)),
+    row(TypeError, "recompute: function is a int, wanted one that can be called", minigrad.recompute, 3),
+    row(TypeError, "gradcheck: inputs is a int, wanted", gradcheck, doubled, 3),
+]
+
+# ---- modes -----------------------------------------------------------------------------------------------------------
+
+
+def entered(mode, *args, **options):
+    with mode(*args, **options):
+        return "a block that ran"
+
+
+STEP = graph.capture(lambda *args, **options: X)
+MODES = [
+    row(TypeError, "deterministic: mode is .*, wanted True or False", entered, minigrad.deterministic, "on"),
+    row(TypeError, "tf32: mode is .*, wants True or False", entered, minigrad.tf32, 2),
+    row(ValueError, "winograd: mode is .*'always'", entered, minigrad.winograd, "sometimes"),
+    row(TypeError, "autocast: dtype is .*wanted 'float16' or 'bfloat16'", minigrad.autocast, "float32"),
+    row(TypeError, "autocast: dtype is 'cuda', .*the type comes first", minigrad.autocast, "cuda"),
+    row(TypeError, "autocast: enabled is 'no'", minigrad.autocast, "float16", enabled="no"),
+    row(TypeError, "capture: function is 3, wanted a function of Tensors", graph.capture, 3),
+    row(TypeError, r"argument 0 requires a gradient; pass argument 0.detach\(\)", STEP, leaf(2)),
+    row(TypeError, "capture: argument 1 is a set, wanted Tensors, and else what can", STEP, X, {1}),
+]
+
+# ---- devices: two GPUs of the stand-in, one of which is nearly full --------------------------------------------------
+
+
+def x(place, *shape):
+    return minigrad.ones(*shape, device=place)
+
+
+def classes(place, *values):
+    return Tensor(np.array(values)).to(place)
+
+
+MIXED = {
+    "add": lambda one, other: x(one, 2) + x(other, 2),
+    "linear": lambda one, other: F.linear(x(one, 2, 3), x(other, 4, 3)),
+    "conv2d": lambda one, other: nn.Conv2d(3, 4, 3).to(other)(x(one, 1, 3, 5, 5)),
+    "batch_norm": lambda one, other: nn.BatchNorm1d(3).to(other)(x(one, 2, 3)),
+    "cat": lambda one, other: F.cat([x(one, 2), x(other, 2)]),
+    "cross_entropy": lambda one, other: F.cross_entropy(x(one, 2, 3), classes(other, 0, 1)),
+    "embedding": lambda one, other: F.embedding(classes(one, 0, 1), x(other, 3, 2)),
+}
+PLACES = ("cuda:0", "cpu"), ("cpu", "cuda:0"), ("cuda:0", "cuda:1")
+
+
+def found_later(look):
+    """A wrong label on a GPU is found when somebody looks at the loss."""
+    return look(F.cross_entropy(minigrad.zeros(3, 3, device="cuda"), classes("cuda", 0, 7, 1)))
+
+
+LATER = r"cross_entropy: target\[1\] = 7 is not the number of a class; its loss and gradient are NaN \(found when"
+FULL = "cuda:0 is out of memory: wanted .* bytes, but .* are free.*use a smaller batch"
+DEVICES = [
+    *(
+        row(RuntimeError, rf"(?=.*{one})(?=.*{other}).*(wanted one device|move)", call, one, other)
+        for call in MIXED.values()
+        for one, other in PLACES
+    ),
+    *(row(ValueError, LATER, found_later, look) for look in (Tensor.item, Tensor.numpy, Tensor.cpu, repr)),
+    row(IndexError, "embedding: the indices run", lambda: F.embedding(classes("cuda", 5), x("cuda", 3, 2)).tolist()),
+    row(MemoryError, FULL, lambda: x("cuda", 10**7)),
+    row(RuntimeError, "device is 'cuda:2', but the GPUs .*: 'cuda:0', 'cuda:1'", lambda: x("cuda:2", 2)),
+    row(TypeError, "stream", lambda: cuda.stream(3).__enter__()),
+]
+
+# ---- what the host has no room for -----------------------------------------------------------------------------------
+
+WORDS = r": the host is out of memory: wanted [\d,]+ bytes, but [\d,]+ are free; use a smaller shape or batch"
+
+
+def wide(*shape, dtype=np.float32):
+    """A Tensor of this shape in the memory of one element."""
+    return Tensor(np.broadcast_to(np.zeros((), dtype), shape))
+
+
+def without_room(function, *args, **options):
+    """The call itself; its arguments are larger than what may be looked at."""
+    return row(MemoryError, WORDS, lambda: function(*args, **options))
+
+
+ROW, COLUMN, IMAGE, SQUARE = wide(MILLION, 1), wide(1, MILLION), wide(1, 1, 4, 4), wide(MILLION, MILLION)
+MEMORY = [
+    without_room(minigrad.zeros, MILLION, MILLION),
+    without_room(minigrad.arange, 10**13),
+    without_room(F.add, ROW, COLUMN),
+    without_room(F.relu, SQUARE),
+    without_room(F.matmul, ROW, COLUMN),
+    without_room(F.cat, [SQUARE, SQUARE]),
+    without_room(F.softmax, SQUARE, 1),
+    without_room(F.cross_entropy, SQUARE, wide(MILLION, dtype=np.int64)),
+    without_room(F.conv2d, IMAGE, wide(1, 1, 1, 1), padding=MILLION),
+    without_room(F.max_pool2d, wide(1, 1, MILLION, MILLION), 2),
+    without_room(F.interpolate, IMAGE, size=(MILLION, MILLION)),
+    without_room(nn.Linear, MILLION, MILLION),
+]
+
+REFUSALS = [*MADE, *READ, *MODES, *DEVICES, *MEMORY]

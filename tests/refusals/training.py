@@ -1,190 +1,252 @@
-"""What fit, evaluate, predict, histories, callbacks, profiles and reports refuse."""
+"""What refuses around a training: data, loaders, optimisers, schedules, fit and evaluate, drawings."""
 
+import math
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, nn, optim, profile, train
+from minigrad import Tensor, data, draw, nn, optim, profile, train
 from minigrad.amp import GradScaler
-from minigrad.data import Dataset, Loader
-from minigrad.graph import capture
+from minigrad.data import Compose, Dataset, Flip, Loader, Normalize, PadCrop
 from minigrad.nn import functional as F
-from minigrad.optim.lr_scheduler import StepLR
-from minigrad.train import Histograms, History, confusion_matrix
+from minigrad.optim import lr_scheduler as schedules
+from minigrad.parallel import ShardSampler
+from minigrad.train import History, confusion_matrix
+from tests.refusals import row
 
-DATA = Dataset(np.zeros((6, 1, 2, 2), np.uint8), np.arange(6) % 3, tuple("abc"))
+# ---- data ------------------------------------------------------------------------------------------------------------
 
-
-def model():
-    minigrad.manual_seed(0)
-    return nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
-
-
-def fit(network=None, loader=None, optimizer=None, epochs=1, **options):
-    """A call of fit whose parts are good but for those that are given."""
-    network = model() if network is None else network
-    optimizer = optim.SGD(network.parameters(), 0.1) if optimizer is None else optimizer
-    loader = Loader(DATA, 3) if loader is None else loader
-    return partial(train.fit, network, loader, optimizer, epochs, **options)
+IMAGES, LABELS = np.zeros((6, 1, 4, 4), np.uint8), np.arange(6) % 3
+DATA = Dataset(IMAGES, LABELS, tuple("abc"))
 
 
-def begun(**options):
-    """A call of fit that is refused after it has taken a batch, or made an update."""
-    return lambda: fit(**options)()
+def loader(**options):
+    return Loader(**{"dataset": DATA, "batch_size": 2} | options)
 
 
-def wrapped(network):
-    return partial(train.fit, network, Loader(DATA, 3), optim.SGD(model().parameters(), 0.1), 1)
+def transformed(transform):
+    return list(loader(transform=transform, prefetch=0))
 
 
-def given(value):
-    """fit with this as its loader, which partial shows."""
-    return fit(loader=value)
+def resumed(**changes):
+    own = loader(shuffle=True)
+    own.load_state_dict(own.state_dict() | changes)
 
 
-def images(*shape):
-    return minigrad.zeros(*shape)
+def read(content):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file.idx"
+        path.write_bytes(content)
+        return data.read_idx(path)
 
 
-def labels(*values):
-    return minigrad.tensor(values)
-
-
-FIT = [
-    ("model", wrapped(nn.ReLU), TypeError, r"model is <class .*ReLU'>, wanted an instance of Module"),
-    ("model a function", wrapped(F.relu), TypeError, r"model is <minigrad.core.primitive.Primitive .*>, wanted an"),
-    ("loader", given(3), TypeError, r"loader is a int, wanted batches: data.Loader\(dataset"),
-    ("loader a set", given(DATA), TypeError, r"loader is a Dataset, wanted batches: data.Loader"),
-    ("optimizer", fit(optimizer=optim.SGD), TypeError, r"optimizer is <class .*SGD'>, wanted an instance of Optimizer"),
-    ("epochs 0", fit(epochs=0), ValueError, r"epochs is 0, wanted at least 1"),
-    ("epochs 1.0", fit(epochs=1.0), TypeError, r"epochs is 1.0, wanted an integer"),
-    ("epochs True", fit(epochs=True), TypeError, r"epochs is True, wanted an integer"),
-    ("accumulate", fit(accumulate=0), ValueError, r"accumulate is 0, wanted at least 1"),
-    ("accumulate text", fit(accumulate="2"), TypeError, r"accumulate is '2', wanted an integer"),
-    ("clip", fit(clip=0), ValueError, r"clip is 0, wanted at least"),
-    ("clip nan", fit(clip=float("nan")), ValueError, r"clip is nan, wanted at least"),
-    ("precision", fit(precision="half"), ValueError, r"precision is 'half', wanted 'float32' or 'tf32' or"),
-    ("precision number", fit(precision=16), ValueError, r"precision is 16, wanted 'float32' or"),
-    ("scaler", fit(scaler=2.0), TypeError, r"scaler is 2.0, wanted an instance of GradScaler or None"),
-    ("schedule", fit(schedule=StepLR), TypeError, r"schedule is <class .*StepLR'>, wanted an instance of LRSch"),
-    ("schedule of another", fit(schedule=StepLR(optim.SGD(model().parameters(), 0.1), 2)), ValueError,
-     r"schedule belongs to another optimiser"),
-    ("loss", fit(loss="cross_entropy"), TypeError, r"loss is a str, wanted a function"),
-    ("loss a number", begun(loss=lambda scores, labels: 0.5), ValueError, r"loss gave 0.5, wanted a Tensor of one"),
-    ("loss of each", begun(loss=partial(F.cross_entropy, reduction="none")), ValueError,
-     r"loss gave Tensor.*, wanted a Tensor of one number"),
-    ("eager", fit(eager="no"), TypeError, r"eager is 'no', wanted True or False"),
-    ("history", fit(history=[]), TypeError, r"history is \[\], wanted an instance of History or None"),
-    ("callbacks a function", fit(callbacks=[print]), TypeError, r"callbacks\[0\] is <built-in function print>, want"),
-    ("test", fit(test=DATA), TypeError, r"test is a Dataset, wanted batches"),
-    ("test a number", fit(test=0.2), TypeError, r"test is a float, wanted batches"),
-    ("no batches", fit(loader=[]), ValueError, r"loader has no images in epoch 1"),
-    ("no test batches", begun(test=[]), ValueError, r"loader has no images"),
-]  # fmt: skip
-
-BATCHES = [  # refused by fit, evaluate and predict alike
-    ("arrays", [(np.zeros((2, 4)), np.zeros(2, int))], TypeError, r"is ndarray\(2, 4\), ndarray\(2,\), wanted a pair"),
-    ("array labels", [(images(2, 4), np.zeros(2, int))], TypeError, r"is Tensor\(2, 4\), ndarray\(2,\), wanted a pair"),
-    ("images alone", [images(2, 4)], TypeError, r"batch 0 of loader is Tensor\(2, 4\), wanted a pair"),
-    ("three things", [(images(2, 4), labels(0, 1), 3)], TypeError, r"is Tensor\(2, 4\), Tensor\(2,\), int, wanted a"),
-    ("a dictionary", [{"images": images(2, 4)}], TypeError, r"is dict, wanted a pair"),
-    ("too few labels", [(images(3, 4), labels(0, 1))], ValueError, r"is Tensor\(3, 4\), Tensor\(2,\), wanted a pair"),
-    ("a label", [(images(1, 4), minigrad.tensor(0))], ValueError, r"is Tensor\(1, 4\), Tensor\(\), wanted .* as many"),
-    ("empty", [(images(0, 4), labels())], ValueError, r"Tensor\(0, 4\), Tensor\(0,\), wanted .* at least one"),
-]  # fmt: skip
-
-LABELS = [  # of a batch of two
-    ("beyond", labels(0, 3), ValueError, r"target\[1\] = 3, but there are 3 classes \(0..2\)"),
-    ("below", labels(-1, 0), ValueError, r"target\[0\] = -1, but there are 3 classes"),
+SETS = [
+    row(
+        TypeError,
+        r"images are float64, wanted uint8, pixels 0..255: \(255 \* x\)",
+        Dataset,
+        IMAGES / 255,
+        LABELS,
+        "abc",
+    ),
+    row(
+        ValueError, r"images have shape \(6, 16\), wanted \(N, C, H, W\)", Dataset, IMAGES.reshape(6, 16), LABELS, "abc"
+    ),
+    row(TypeError, r"labels are float64, wanted integers \(the number of", Dataset, IMAGES, np.eye(6), "abc"),
+    row(ValueError, r"labels have shape \(5,\), wanted \(6,\) for 6 images", Dataset, IMAGES, LABELS[:5], "abc"),
+    row(ValueError, r"labels\[2\] = 2, but there are 2 classes \(0..1\)", Dataset, IMAGES, LABELS, "ab"),
+    row(TypeError, r"wanted the names of all, such as range\(10\)", Dataset, IMAGES, LABELS, 3),
+    row(ValueError, "mean has 2 numbers, wanted 1, one a", Dataset, IMAGES, LABELS, "abc", "", "", (0.1, 0.2)),
+    row(ValueError, "split: fraction 1.0 of 6 images leaves one part empty", DATA.split, 1.0, 0),
+    row(TypeError, "dataset is a ndarray, wanted a minigrad.data.Dataset", loader, dataset=IMAGES),
+    row(ValueError, "batch_size is 0, wanted at least 1", loader, batch_size=0),
+    row(ValueError, "batch_size is 7, but the dataset has 6 images", loader, batch_size=7),
+    row(TypeError, "batch_size is 2.0, wanted an integer", loader, batch_size=2.0),
+    row(TypeError, "seed is None, wanted an integer", loader, seed=None),
+    row(TypeError, "transform is a str, wanted a function", loader, transform="flip"),
+    row(TypeError, "Loader: device is 'gpu', wanted 'cpu', 'cuda', 'cuda:0'", loader, device="gpu"),
+    row(ValueError, "position is 9, an epoch has 3 batches", resumed, position=9),
+    row(RuntimeError, "batch_size was 3, wanted 2 to go on in the epoch", resumed, position=1, batch_size=3),
+    row(ValueError, "transform returned 1 images, wanted 2", transformed, lambda images, generator: images[1:]),
+    row(
+        TypeError, "transform: images are list, wanted a NumPy", transformed, lambda images, generator: images.tolist()
+    ),
+    row(ValueError, "Normalize: images have 1 channels .* mean has 3", transformed, Normalize((0, 0, 0), (1, 1, 1))),
+    row(ValueError, r"Normalize: std is \(0.0,\), wanted numbers a", Normalize, (0,), (0,)),
+    row(ValueError, "PadCrop: padding is -1, wanted at least 0", PadCrop, -1),
+    row(ValueError, "Flip: p is 1.5, wanted a number from 0 to 1", Flip, 1.5),
+    row(TypeError, "Compose: a transform is a int, wanted a function", Compose, [Flip(), 3]),
+    row(ValueError, "digits: split is 'test', wanted 'random' or 'writer", data.digits, "test"),
+    row(ValueError, "available: name is 'svhn', wanted 'digits' or ", data.available, "svhn"),
+    row(ValueError, "read_idx: nowhere.idx: No such file", data.read_idx, "nowhere.idx"),
+    row(ValueError, "starts with 0x89504e47, wanted 0x000008", read, b"\x89PNG\r\n\x1a\n"),
+    row(ValueError, "is truncated: 2 of the next 5 bytes are missing", read, b"\0\0\x08\x01\0\0\0\x05abc"),
+    row(ValueError, "shards is 3, wanted a multiple of the 2", ShardSampler, 3, 0, 2),
 ]
 
-MATRICES = [
-    ((labels(0, 1), labels(0, 1), "2"), TypeError, r"classes is '2', wanted an integer"),
-    ((labels(0, 1), labels(0, 1), 0), ValueError, r"classes is 0, wanted at least 1"),
-    ((labels(0, 1), labels(0), 2), ValueError, r"got array.*wanted two of shape \(N,\)"),
-    ((images(2, 2).long(), labels(0, 1), 2), ValueError, r"got array"),
-    ((labels(0, -1), labels(0, 1), 2), ValueError, r"got array.* without negative numbers"),
-]
+# ---- optimisers, clipping, loss scaling ------------------------------------------------------------------------------
 
-HISTORIES = [
-    (None, r"state is malformed, wanted what History.state_dict\(\) gives"),
-    ({}, r"state is malformed"),
-    ({"rows": 3, "steps": 1, "running": {}}, r"state is malformed"),
-    ({"rows": [{"loss": "low"}], "steps": 1, "running": {}}, r"state is malformed"),
-    ({"rows": [], "steps": "x", "running": {}}, r"state is malformed"),
-    ({"rows": [], "steps": 1, "running": {"unknown": 1}}, r"state is malformed"),
-]
-
-RAN = train.fit(model(), Loader(DATA, 3), optim.SGD(model().parameters(), 0.1), 1)
+KINDS = optim.SGD, optim.Adam, optim.AdamW, optim.RMSprop, optim.Adagrad
 
 
-def histograms(state):
-    return partial(Histograms(model()).load_state_dict, state)
-
-
-def ended():
-    with profile.Profile() as found:
-        minigrad.ones(3).sum()
+def weights(count=2):
+    found = [nn.Parameter(np.arange(3.0)) for _ in range(count)]
+    for parameter in found:
+        parameter.grad = Tensor(np.ones(3))
     return found
 
 
-OTHERS = [
-    ("Histograms: model", partial(Histograms, "model"), TypeError, r"Histograms: model is 'model', wanted an i"),
-    ("Histograms: bins", partial(Histograms, model(), 64), ValueError, r"bins is 64, wanted an odd number"),
-    ("Histograms: state", histograms({"1.weight": 3}), ValueError, r"Histograms: state is malformed, wanted what"),
-    ("Histograms: list", histograms([]), ValueError, r"Histograms: state is malformed, wanted what"),
-    ("History: quantity", partial(RAN.plot, None, "speed"), ValueError, r"learning_curve: quantity is 'speed', want o"),
-    ("History: empty", partial(History().plot), ValueError, r"learning_curve: history has no epochs"),
-    ("Progress: images", partial(train.Progress, "all", 1), TypeError, r"Progress: images is 'all', wanted an integer"),
-    ("Progress: epochs", partial(train.Progress, 10, 0), ValueError, r"Progress: epochs is 0, wanted at least 1"),
-    ("evaluate: model", partial(train.evaluate, F.relu, []), TypeError, r"evaluate: model is <minigrad"),
-    ("evaluate: set", partial(train.evaluate, model(), DATA), TypeError, r"evaluate: loader is a Dataset, wanted batc"),
-    ("evaluate: nothing", partial(train.evaluate, model(), []), ValueError, r"evaluate: loader has no images"),
-    ("evaluate: precision", partial(train.evaluate, model(), Loader(DATA, 3), precision="int8"), ValueError,
-     r"evaluate: precision is 'int8', wanted 'float32' or"),
-    ("predict: model", partial(train.predict, None, []), TypeError, r"predict: model is None, wanted an instance of M"),
-    ("predict: nothing", partial(train.predict, model(), []), ValueError, r"predict: loader has no images"),
-    ("Profile: model", partial(profile.Profile, "model"), TypeError, r"Profile: model is a str, wanted a Module or No"),
-    ("Profile: again", partial(ended().__enter__), RuntimeError, r"Profile: this one has begun already; make a new on"),
-    ("Profile: asked early", partial(profile.Profile().table), RuntimeError, r"Profile: it has not ended yet; ask aft"),
-    ("Profile: by", partial(ended().table, "line"), ValueError, r"table: by is 'line', want one of"),
-    ("Profile: sort", partial(ended().table, "op", "size"), ValueError, r"table: sort is 'size', want one of"),
-    ("record_function: name", partial(profile.record_function, 3), TypeError, r"record_function: name is 3, wanted a"),
-    ("measure_step: batch", partial(profile.measure_step, model(), F.cross_entropy, images(2, 4),
-     optim.SGD(model().parameters(), 0.1)), TypeError, r"measure_step: batch is a Tensor, want a pair \(images, label"),
-    ("measure_step: model", partial(profile.measure_step, 3, F.cross_entropy, (images(2, 4), labels(0, 1)),
-     optim.SGD(model().parameters(), 0.1)), TypeError, r"measure_step: model is 3, want an instance of Module"),
-    ("capture: function", partial(capture, 3), TypeError, r"capture: function is 3, wanted a function of Tensors"),
-    ("GradScaler: fit", fit(precision="float16", scaler=GradScaler), TypeError, r"fit: scaler is <class .*, wanted an"),
-    ("autocast: dtype", partial(minigrad.autocast, "float8"), TypeError, r"dtype is 'float8', wanted 'float16' or"),
-    ("autocast: a device", partial(minigrad.autocast, "cuda"), TypeError, r"the type comes first: devices need no nam"),
-    ("autocast: enabled", partial(minigrad.autocast, "bfloat16", "no"), TypeError, r"autocast: enabled is 'no'"),
-    ("tf32: mode", partial(minigrad.tf32, "on"), TypeError, r"tf32: mode is 'on', wants True or False"),
-    ("winograd: mode", partial(minigrad.winograd, "never"), ValueError, r"winograd: mode is 'never', wants True, Fals"),
-    ("manual_seed: text", partial(minigrad.manual_seed, "0"), TypeError, r"manual_seed: seed is '0', wanted an intege"),
-    ("manual_seed: below", partial(minigrad.manual_seed, -1), ValueError, r"manual_seed: seed is -1, wanted an intege"),
-]  # fmt: skip
+def stepped(gradient=None):
+    """An optimiser that has state."""
+    optimizer = optim.Adam(weights(), lr=0.1)
+    optimizer.step()
+    if gradient is not None:
+        optimizer.param_groups[0]["params"][1].grad = gradient
+    return optimizer
 
 
-def rows():
-    for name, call, error, pattern in FIT:
-        yield f"fit: {name}", call, error, pattern if name == "no test batches" else f"fit: {pattern}"
-    for name, loader, error, pattern in BATCHES:
-        yield f"fit: batch, {name}", given(loader), error, f"fit: .*{pattern}"
-        for op in (train.evaluate, train.predict):
-            call = partial(op, model(), loader)
-            yield f"{op.__name__}: batch, {name}", call, error, pattern
-    for name, target, error, pattern in LABELS:
-        loader = [(Tensor(np.zeros((2, 4), np.float32)), target)]
-        yield f"fit: label {name}", given(loader), error, pattern
-        yield f"evaluate: label {name}", partial(train.evaluate, model(), loader), error, pattern
-    for i, (args, error, pattern) in enumerate(MATRICES):
-        yield f"confusion_matrix: {i}", partial(confusion_matrix, *args), error, f"confusion_matrix: {pattern}"
-    for i, (state, pattern) in enumerate(HISTORIES):
-        history = History([{"loss": 1.0}])
-        yield f"History: load_state_dict, {i}", partial(history.load_state_dict, state), ValueError, pattern
-    yield from OTHERS
+def saved(**changes):
+    state = stepped().state_dict()
+    state["state"][0].update(changes)
+    return state
 
 
-REFUSALS = list(rows())
+SHARED, NANS = weights(1), weights()
+NANS[0].grad = Tensor(np.full(3, np.nan))
+OPTIMIZERS = [
+    *(row(ValueError, "lr is -0.1, wanted at least 0", kind, weights(), lr=-0.1) for kind in KINDS),
+    *(
+        row(TypeError, "weight_decay is 'no', wanted a number", kind, weights(), 0.1, weight_decay="no")
+        for kind in KINDS
+    ),
+    row(ValueError, "lr is nan, wanted at least 0", optim.SGD, weights(), lr=math.nan),
+    row(TypeError, "lr is 'Tensor', wanted a number", optim.SGD, weights(), lr=Tensor([0.1, 0.2])),
+    row(ValueError, "momentum is -0.9, wanted at least 0", optim.SGD, weights(), 0.1, momentum=-0.9),
+    row(ValueError, "momentum is 0, dampening 0; nesterov wants above 0", optim.SGD, weights(), 0.1, nesterov=True),
+    row(ValueError, r"betas\[0\] is 1.0, wanted at least 0 and below 1", optim.Adam, weights(), betas=(1.0, 0.999)),
+    row(TypeError, "betas is 0.9, wanted a pair of numbers", optim.Adam, weights(), betas=0.9),
+    row(TypeError, "amsgrad is None, wanted True or False", optim.Adam, weights(), amsgrad=None),
+    row(ValueError, "alpha is -1, wanted at least 0", optim.RMSprop, weights(), alpha=-1),
+    row(ValueError, "lr_decay is -1, wanted at least 0", optim.Adagrad, weights(), lr_decay=-1),
+    row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
+    row(ValueError, "adjust_lr_fn is 'adam', wanted", optim.Muon, [nn.Parameter(np.ones((2, 3)))], adjust_lr_fn="adam"),
+    row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
+    row(TypeError, "params is a Parameter, wanted a list of Tensors", optim.SGD, weights()[0]),
+    row(TypeError, r"params\[0\] is a ndarray, wanted a Tensor", optim.SGD, [np.ones(3)]),
+    row(RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach", optim.SGD, [weights()[0] * 2]),
+    row(ValueError, r"params\[1\] \(shape \(3,\)\) is there twice", optim.SGD, SHARED * 2),
+    row(ValueError, r"options \['learning_rate'\]", optim.SGD, [{"params": weights(), "learning_rate": 1}]),
+    row(ValueError, r"is there twice|already", stepped().add_param_group, {"params": SHARED * 2}),
+    row(
+        ValueError,
+        r"groups of \[3\] parameters, wanted groups of",
+        stepped().load_state_dict,
+        optim.Adam(weights(3)).state_dict(),
+    ),
+    row(ValueError, r"has shape \(4,\), wanted \(3,\)", stepped().load_state_dict, saved(exp_avg=np.ones(4))),
+    row(ValueError, "wanted what state_dict gives", stepped().load_state_dict, {}),
+    row(TypeError, "a gradient is a ndarray, wanted a Tensor", stepped(np.ones(3)).step),
+    row(ValueError, r"shape \(4,\), wanted its parameter's", stepped(Tensor(np.ones(4))).step),
+    row(ValueError, "max_norm is -1.0, wanted at least 0", optim.clip_grad_norm_, weights(), -1.0),
+    row(RuntimeError, "the gradients is nan", optim.clip_grad_norm_, NANS, 1.0, error_if_nonfinite=True),
+    row(ValueError, "clip_value is nan, wanted at least 0", optim.clip_grad_value_, weights(), math.nan),
+    row(ValueError, "init_scale is 0.0, wanted more than 0", GradScaler, init_scale=0),
+    row(ValueError, "growth_factor is 1.0, wanted more than 1", GradScaler, growth_factor=1.0),
+    row(TypeError, "outputs is a int, wanted a Tensor or several", GradScaler().scale, 3),
+    row(RuntimeError, "update: no gradients were checked since the last update", GradScaler().update),
+    row(ValueError, r"got \['scale'\], wanted \['_growth_tracker'", GradScaler().load_state_dict, {"scale": 1}),
+]
+
+# ---- schedules -------------------------------------------------------------------------------------------------------
+
+
+def sgd():
+    return optim.SGD(weights(), lr=0.1)
+
+
+def ended():
+    schedule = schedules.OneCycleLR(sgd(), 0.1, 2)
+    schedule.step(), schedule.step()
+    return schedule
+
+
+OTHER = [schedules.StepLR(sgd(), 2)]
+SCHEDULES = [
+    row(TypeError, "StepLR: optimizer is a Linear, wanted an Optimizer", schedules.StepLR, nn.Linear(2, 2), 3),
+    row(ValueError, "StepLR: .*step_size is 0, wanted at least 1", schedules.StepLR, sgd(), 0),
+    row(TypeError, "milestones is 1.5, wanted an integer", schedules.MultiStepLR, sgd(), [1.5]),
+    row(ValueError, "T_max is 0, wanted at least 1", schedules.CosineAnnealingLR, sgd(), 0),
+    row(ValueError, "lr_lambda has 2 values, wanted one for each of 1 groups", schedules.LambdaLR, sgd(), [abs, abs]),
+    row(TypeError, "total_steps is None, wanted an integer", schedules.OneCycleLR, sgd(), 0.1),
+    row(ValueError, "factor is 1.0, wanted at least 0 and below 1", schedules.ReduceLROnPlateau, sgd(), "min", 1.0),
+    row(TypeError, r"schedulers\[0\] is a StepLR, wanted a schedule of this", schedules.SequentialLR, sgd(), OTHER, []),
+    row(ValueError, r"got \{\}, wanted such as", OTHER[0].load_state_dict, {}),
+    row(RuntimeError, "step 3 of 2; make it with more total_steps", ended().step),
+    row(TypeError, "metrics is 'low', wanted a number", schedules.ReduceLROnPlateau(sgd()).step, "low"),
+]
+
+# ---- fit, evaluate, predict ------------------------------------------------------------------------------------------
+
+
+def model():
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+
+
+def fit(network=None, batches=None, optimizer=None, epochs=1, **options):
+    """fit whose parts are good but for those that are given."""
+    network = model() if network is None else network
+    optimizer = optim.SGD(model().parameters(), 0.1) if optimizer is None else optimizer
+    return train.fit(network, Loader(DATA, 3) if batches is None else batches, optimizer, epochs, **options)
+
+
+PIXELS, ENDED, HISTORY = minigrad.zeros(2, 16), profile.Profile(), History([{"loss": 1.0}])
+TWO = minigrad.tensor([0, 1])
+OTHERS = optim.SGD(model().parameters(), 0.1)
+FIT = [
+    row(TypeError, "fit: model is <class .*ReLU'>, wanted an instance of Module", fit, nn.ReLU),
+    row(TypeError, "fit: loader is a Dataset, wanted batches: data.Loader", fit, batches=DATA),
+    row(TypeError, "fit: optimizer is <class .*SGD'>, wanted an instance", fit, optimizer=optim.SGD),
+    row(ValueError, "fit: epochs is 0, wanted at least 1", fit, epochs=0),
+    row(ValueError, "fit: accumulate is 0, wanted at least 1", fit, accumulate=0),
+    row(ValueError, "fit: clip is 0, wanted at least", fit, clip=0),
+    row(ValueError, "fit: precision is 'half', wanted 'float32' or 'tf32' or", fit, precision="half"),
+    row(TypeError, "fit: scaler is 2.0, wanted an instance of GradScaler", fit, scaler=2.0),
+    row(ValueError, "fit: schedule belongs to another optimiser", fit, schedule=schedules.StepLR(OTHERS, 2)),
+    row(TypeError, "fit: loss is a str, wanted a function", fit, loss="cross_entropy"),
+    row(ValueError, "fit: loss gave 0.5, wanted a Tensor of one", fit, loss=lambda scores, labels: 0.5),
+    row(ValueError, "fit: loss gave Tensor.*, wanted a Tensor", fit, loss=partial(F.cross_entropy, reduction="none")),
+    row(TypeError, r"fit: callbacks\[0\] is <built-in function print>, want", fit, callbacks=[print]),
+    row(TypeError, "fit: test is a float, wanted batches", fit, test=0.2),
+    row(ValueError, "fit: loader has no images in epoch 1", fit, batches=[]),
+    row(TypeError, r"is ndarray\(2, 4\), ndarray\(2,\), wanted a pair", fit, batches=[(np.zeros((2, 4)), np.zeros(2))]),
+    row(TypeError, r"batch 0 of loader is Tensor\(2, 16\), wanted a pair", fit, batches=[PIXELS]),
+    row(ValueError, r"wanted a pair", train.evaluate, model(), [(minigrad.zeros(3, 16), TWO)]),
+    row(ValueError, r"target\[1\] = 3, but there are 3 classes", fit, batches=[(PIXELS, minigrad.tensor([0, 3]))]),
+    row(TypeError, "evaluate: loader is a Dataset, wanted batc", train.evaluate, model(), DATA),
+    row(ValueError, "predict: loader has no images", train.predict, model(), []),
+    row(ValueError, "confusion_matrix: classes is 0, wanted at least 1", confusion_matrix, TWO, TWO, 0),
+    row(ValueError, "confusion_matrix: got array.*wanted two of shape", confusion_matrix, TWO, TWO[:1], 2),
+    row(ValueError, r"state is malformed, wanted what History.state_dict\(\) gives", HISTORY.load_state_dict, {}),
+    row(ValueError, "learning_curve: quantity is 'speed', want o", HISTORY.plot, None, "speed"),
+    row(RuntimeError, "Profile: it has not ended yet; ask aft", ENDED.table),
+    row(TypeError, "measure_step: batch is a Tensor, want", profile.measure_step, model(), F.mse_loss, PIXELS, OTHERS),
+]
+
+# ---- drawings --------------------------------------------------------------------------------------------------------
+
+DRAWN = [
+    row(ValueError, r"weight has shape \(3, 3\), wanted \(O, C, p, q\)", draw.filters, np.ones((3, 3))),
+    row(TypeError, "filters: weight is a Conv2d, wanted an array", draw.filters, nn.Conv2d(1, 2, 3)),
+    row(TypeError, "axes is a int, wanted one matplotlib Axes", draw.filters, np.ones((1, 1, 2, 2)), axes=3),
+    row(ValueError, r"wanted \(C, H, W\)", draw.feature_maps, np.ones((1, 2, 3, 3))),
+    row(ValueError, "1 labels for 2 classes", draw.confusion_matrix, np.eye(2), labels=["a"]),
+    row(ValueError, "whole numbers from 0 to 1", draw.worst_mistakes, np.zeros((2, 1, 4, 4)), [0, 2], np.eye(2)),
+    row(TypeError, "learning_curve: history is a list, want a train.Hi", draw.learning_curve, [0.5, 0.4]),
+    row(ValueError, "wanted .png or .svg", draw.save, draw.confusion_matrix(np.eye(2)), "a.pdf"),
+    row(TypeError, "graph: ", draw.graph, [1.0]),
+]
+
+REFUSALS = [*SETS, *OPTIMIZERS, *SCHEDULES, *FIT, *DRAWN]

@@ -49,7 +49,7 @@ ENGINE = (
     "test_engine test_engine_edges test_primitive test_tensor test_check test_shape test_recompute test_ops_edges "
     "test_dlpack test_create"
 )
-LOSS = "test_losses test_losses_edges test_ops test_types_halves oracles/test_ops_torch"
+LOSS = "test_losses test_ops test_types_halves oracles/test_ops_torch oracles/test_elementwise_torch"
 KERNELS = "test_kernels_optimizer test_kernels_optimizer_plan test_optim test_optim_clip test_optim_scaled"
 OPTIM = f"{KERNELS} test_optim_edges test_optim_steady test_optim_plateau test_optim_muon test_optim_cuda "
 OPTIM += "oracles/test_optim_torch"

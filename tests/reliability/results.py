@@ -14,7 +14,7 @@ from machine import versions  # noqa: E402
 __all__ = ["RESULTS", "store", "table"]
 
 RESULTS = Path(__file__).parent / "results"
-ORDER = "kills", "checkpoints", "refusals", "determinism", "soak", "properties", "fuzz", "mutations", "coverage"
+ORDER = "kills", "checkpoints", "determinism", "soak", "fuzz", "mutations", "coverage"
 
 
 def store(name, checked, found, command, **details):
