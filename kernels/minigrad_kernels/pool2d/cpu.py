@@ -1,6 +1,6 @@
 """Pooling on the CPU: every thread owns rows of the result, and vectors hold neighbouring channels.
 
-Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in toolchain/lanes.py.
+Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in cpu_windows.py.
 
 The gradient of maximum pooling places what each window passes back on the element that it chose. There a thread owns
 bands: the rows of dx that the windows of one row cover, and those up to the next, or the whole image where windows
