@@ -188,7 +188,9 @@ class Primitive:
 
     def _record(self, values, arrays, edges, results):
         """The results as Tensors, with a node on the tape if any argument needs a gradient."""
-        versions = [self._version(values, arrays, results[0])] if self.view else [[0] for _ in results]
+        versions = [[0]] if self.single else [[0] for _ in results]
+        if self.view:
+            versions[0] = self._version(values, arrays, results[0])
         node = Node(self, values, edges, results, versions) if edges else None
         if self.single:
             return made(results[0], node and Target(node, 0), versions[0])

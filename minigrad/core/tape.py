@@ -62,7 +62,10 @@ class Node:
 
     def __init__(self, primitive, values, edges, arrays, versions):
         self.order, self.primitive, self.edges, self.freed = next(_count), primitive, edges, False
-        self.outputs = [(array.shape, array.dtype, version) for array, version in zip(arrays, versions, strict=True)]
+        if primitive.single:
+            self.outputs = ((arrays[0].shape, arrays[0].dtype, versions[0]),)
+        else:
+            self.outputs = [(a.shape, a.dtype, version) for a, version in zip(arrays, versions, strict=True)]
         self.hooks = self.retained = ()  # (output, hook), (output, weak reference to the Tensor)
         self.observers = ()  # called as observer(argument, gradient, incoming, kept) with each gradient it gives
         self.kept, self.versions = {}, []
@@ -303,7 +306,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     try:
         with part("pass", going) if watchers() else _unwatched:
             going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
-            going.count([tensor.target for tensor, _ in roots])
+            going.count([edge_to("", None, tensor) for tensor, _ in roots])
             while nodes:
                 visit(*nodes.pop())
     finally:
@@ -366,9 +369,9 @@ class _Pass:
         gradients = [self.pending.pop((node, output), self.NOTHING)[0] for output in range(len(node.outputs))]
         if node.hooks or node.retained or self.inputs:
             self.complete(node, gradients)
-        if any([gradient is not None for gradient in gradients]):
+        if gradients[0] is not None or any([gradient is not None for gradient in gradients]):
             self.pass_on(node.gradients(gradients, wanted, self.create_graph))
-        self.count([edge.target for edge in wanted])
+        self.count(wanted)
         if not self.retain_graph:
             node.free()
 
@@ -391,10 +394,10 @@ class _Pass:
         else:
             self.pending[target] = total + gradient, True
 
-    def count(self, targets):
-        """Edges to these targets have been followed: after the last one into a leaf its gradient is final."""
-        for target in targets:
-            leaf = target.node
+    def count(self, edges):
+        """Edges have been followed: after the last one into a leaf its gradient is final."""
+        for edge in edges:
+            target, leaf = edge.target, edge.target.node
             if leaf.__class__ is Leaf:
                 left = self.uses[leaf] = self.uses[leaf] - 1
                 if not left and target in self.pending and (not self.inputs or target in self.inputs):
