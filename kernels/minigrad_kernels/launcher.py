@@ -273,7 +273,7 @@ def _launch(contract, under):
     """The function that finds the plan of a call and runs it: what each launch costs the host is here."""
     op, first, settings, bind, arrays = contract.op, contract.first, contract.settings, contract.bind, contract.of
     sizes = [k for k, _, _ in contract.sizes]
-    defaults = [parameter.default for parameter in contract.signature.parameters.values()]
+    defaults = contract.defaults
     required = defaults.count(inspect.Parameter.empty)
     plans, planned, run, modes = contract.plans, contract.planned, contract.run, bool(sizes or under)
 
@@ -323,6 +323,8 @@ class _Contract:
         self.plan, self.op, self.view, self.small, self.native = plan, op, view, small, native
         self.signature = inspect.signature(plan)
         self.names = list(self.signature.parameters)
+        self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
+        self.at = {name: k for k, name in enumerate(self.names)}
         at = self.names.index
         named = [(name, array) for array in arrays for name in array.names.split()]
         self.arrays = [(at(name.strip("*?")), name.strip("*?"), array) for name, array in named]
@@ -339,9 +341,14 @@ class _Contract:
 
     def bind(self, arguments, named):
         """All arguments in the order of the launcher's."""
-        bound = self.signature.bind(*arguments, **named)
-        bound.apply_defaults()
-        return [*bound.arguments.values()]
+        given = [*arguments, *self.defaults[len(arguments) :]]
+        for name, value in named.items():
+            if name in self.at:
+                given[self.at[name]] = value
+        unknown = len(given) > len(self.names) or not named.keys() <= self.at.keys()
+        if unknown or any(value is inspect.Parameter.empty for value in given):
+            self.signature.bind(*arguments, **named)  # which says what is missing or unknown
+        return given
 
     def run(self, plan, given):
         wanted, sizes, views, run = plan
