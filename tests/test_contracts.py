@@ -156,7 +156,8 @@ INNER = {
 
 
 def test_primitives_are_public_or_begin_with_an_underscore():
-    forgotten = {name for name in primitives() if not name.startswith("_")} - set(ops.__all__) - INNER
+    inner = {name for name in primitives() if name.startswith("_") or name.endswith("_op")}
+    forgotten = primitives().keys() - inner - set(ops.__all__) - INNER
     assert not forgotten, f"primitives that the __all__ of their file does not name: {forgotten}"
 
 

@@ -72,7 +72,7 @@ def test_lists_are_updated_in_place(half):
     buffers = [np.zeros_like(one) for one in p]
     wanted, plan = [one.astype("f4") for one in p], optimizer.Plan()
     for step in (0.25, 0.375):  # the plan sees new copies each time
-        optimizer.sgd(p, g, buffers, np.array([0.25, 0.5, 0, 0, 0, 0, 0]), plan)
+        optimizer.sgd(p, g, buffers, np.array([0.25, 0, 0.5, 0, 0, 0, 0]), plan)  # rate and momentum
         wanted = [(one - step).astype(half).astype("f4") for one in wanted]
     for one, want, buffer in zip(p, wanted, buffers, strict=True):
         np.testing.assert_array_equal(one.astype("f4"), want)

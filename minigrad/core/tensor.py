@@ -295,6 +295,9 @@ class Leaf:
         self.reference = weakref.ref(tensor)
         self.hooks = self.ready_hooks = ()  # (output, hook), (hook,)
 
+    def __reduce__(self):
+        return Leaf, (self.tensor,)  # a copy has no hooks
+
     @property
     def tensor(self):
         """The Tensor, None if it is gone."""

@@ -17,7 +17,7 @@ from .conv import conv2d_op, convolve, output_shape, trio_grads
 from .conversions import through, typed, wide
 from .elementwise.activations import relu
 from .elementwise.arithmetic import add
-from .pool import max_pool2d_op, place
+from .pool import max_pool2d_op, place_op
 from .reduce import rectified_columns
 
 __all__ = ["fold"]
@@ -92,7 +92,7 @@ def _conv2d_relu_max_pool2d(input, weight, bias, geometry, windows, shape):
 
 def _placed(g, positions, input, weight, geometry, windows):
     """The gradient of the convolution's own output."""
-    return place(g, positions, output_shape(input, weight, None, geometry), windows)
+    return place_op(g, positions, output_shape(input, weight, None, geometry), windows)
 
 
 fusion.waits(_conv2d_max_pool2d, lambda input, weight, bias, geometry, windows, shape: shape)

@@ -40,25 +40,25 @@ def max_pool2d_op(input, windows, shape):
     return out, positions
 
 
-max_pool2d_op.grads(input=lambda g, positions, input_shape, windows: place(g, positions, input_shape, windows))
+max_pool2d_op.grads(input=lambda g, positions, input_shape, windows: place_op(g, positions, input_shape, windows))
 
 
 @primitive(fixed=("positions",))
-def place(grad, positions, shape, windows):
+def place_op(grad, positions, shape, windows):
     """grad added into zeros at the given position of each window."""
     return _run(kernels.max_input_grad, grad, shape, positions, *windows)
 
 
-place.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
+place_op.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
 
 
 @primitive(fixed=("positions",))
 def _select(input, positions, windows):
-    """The element at the given position of each window: the adjoint of place."""
+    """The element at the given position of each window: the adjoint of place_op."""
     return _run(kernels.max_select, input, positions.shape, positions, *windows)
 
 
-_select.grads(input=lambda g, positions, input_shape, windows: place(g, positions, input_shape, windows))
+_select.grads(input=lambda g, positions, input_shape, windows: place_op(g, positions, input_shape, windows))
 
 
 def _windows(op, ndim, kernel_size, stride, padding, dilation):
