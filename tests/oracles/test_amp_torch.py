@@ -21,6 +21,7 @@ UNLISTED = {
         "cross_entropy",
         "huber_loss",
         "interpolate",
+        "logsigmoid",
         "normalize",
         "pairwise_distance",
         "square",
