@@ -163,7 +163,7 @@ def _losses(device, dtype):
         out, divisor, sums, dx = (there(np.zeros(shape)) for shape in ((), (), rows, x.shape))
         space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
         losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)
-        losses.cross_entropy_total_grad(out, divisor, *arrays, sums, dx)
+        losses.cross_entropy_grad(out, *arrays, sums, divisor, dx)
 
 
 # ---- optimisers ------------------------------------------------------------------------------------------------------

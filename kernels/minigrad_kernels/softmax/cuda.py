@@ -16,7 +16,6 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
     "cross_entropy_total",
-    "cross_entropy_total_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
@@ -64,10 +63,6 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     loss_sum[out.itemsize]((1,), (THREADS,), arguments)
 
 
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
-    start(loss_grad, x, (g, None, x, target, ignore_index, logsumexp, dx, _word(wrong)))
-
-
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None):
-    numbers = g.reshape(1), divisor.reshape(1)
-    start(loss_grad, x, (*numbers, x, target, ignore_index, logsumexp, dx, _word(wrong)))
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx, wrong=None):
+    divisor = None if divisor is None else divisor.reshape(1)
+    start(loss_grad, x, (g.reshape(-1), divisor, x, target, ignore_index, logsumexp, dx, _word(wrong)))
