@@ -51,7 +51,7 @@ def test_running_statistics_are_updated(device, shape, momentum, dtype):
         (4, {1: None}, "batch_statistics: wants running_mean and running_var, or neither"),
         (1, {}, "batch_statistics: x has shape (1, 3), wants two elements a channel for running statistics"),
         (4, {0: np.ones(2, "f4")}, "batch_statistics: running_mean has shape (2,), wants (3,)"),
-        (4, {1: np.ones(6, "f4")[::2]}, "batch_statistics: running_var has strides (8,), wants C order"),
+        (4, {1: np.ones(6, "f4")[::2]}, "batch_statistics: running_var has strides (8,) (shape (3,)), wants C order"),
     ],
 )
 def test_running_statistics_that_cannot_be_updated_are_refused(rows, change, words):

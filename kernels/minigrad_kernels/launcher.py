@@ -396,7 +396,7 @@ class _Contract:
             hint = (
                 f"; convert one, as by {first}.to('{getattr(array, 'dtype', '')}')" if declared.dtype in known else ""
             )
-            _check_type(self.op, name, array, like, types, hint if declared.dtype in known else "")
+            _check_type(self.op, name, array, like, types, hint)
             _bind(self.op, name, array, declared.shape, sizes)
             if declared.shape == "*" and order is None:
                 order = order_of(like)

@@ -72,13 +72,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
     if has_running and x.size < 2 * x.shape[1]:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
-    kernel = implementation(__name__, op, x)
-
-    def run(x, mean, variance, space, running_mean, running_var, momentum):
-        running = (running_mean, running_var) if has_running else (mean, variance)  # which stand for what is not there
-        kernel(x, mean, variance, space, *running, has_running, momentum)
-
-    return Call(_bytes(op, x.shape), run)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @launcher(
@@ -98,13 +92,6 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     Grads   training (mean and variance of x itself): batch_norm_grads
     Shapes  x, residual (or None) and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,); relu a bool
     """
-    kernel, has_weight, has_bias = implementation(__name__, "batch_normalize", x), weight is not None, bias is not None
-
-    def run(x, mean, variance, weight, bias, eps, residual, relu, out):
-        affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
-        kernel(x, mean, variance, *affine, eps, residual, relu, out)
-
-    return run
 
 
 @launcher(
@@ -128,17 +115,12 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
             workspace: workspace("batch_norm_grads", x.shape) bytes
     Errors  ValueError also for dresidual without out: it would be g
     """
-    op, has_weight = "batch_norm_grads", weight is not None
+    op = "batch_norm_grads"
     if out is None and dresidual is not None:
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
     if out is not None and dx is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
-    kernel = implementation(__name__, op, x)
-
-    def run(g, x, mean, variance, weight, *others):
-        kernel(g, x, mean, variance, weight if has_weight else mean, has_weight, *others)
-
-    return Call(_bytes(op, x.shape), run)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @launcher(reads("x", "rows K+"), writes("out", "rows K+"), writes("scale", "rows", SUMS), eps=number)

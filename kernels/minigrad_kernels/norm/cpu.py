@@ -260,25 +260,25 @@ def finish(x, centre, scale, shift, out, more=None, gain=1, low=-np.inf):
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
-def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum):
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum):
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
     mean[:], variance[:] = (statistic[0] for statistic in column_statistics(x, 1, workspace))
-    if has_running:
+    if running_mean is not None:
         for kept, new in (running_mean, mean), (running_var, variance * np.float64(len(x) / (len(x) - 1))):
             kept[:] = (1 - np.float64(momentum)) * kept + momentum * new
 
 
 @np.errstate(all="ignore")
-def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out):
-    scale = (weight if has_weight else 1) / np.sqrt(variance + np.float64(eps))
-    finish(x, mean, scale[None], bias if has_bias else 0, out, residual, low=0 if relu else -np.inf)
+def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
+    scale = (1 if weight is None else weight) / np.sqrt(variance + np.float64(eps))
+    finish(x, mean, scale[None], 0 if bias is None else bias, out, residual, low=0 if relu else -np.inf)
 
 
 @np.errstate(all="ignore")
-def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace):
+def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     if not x.size:
         dw.fill(0)
         db.fill(0)
@@ -290,6 +290,6 @@ def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw,
     products *= scale
     db[:], dw[:] = sums, products
     if dx is not None:
-        gain = scale * weight if has_weight else scale
+        gain = scale if weight is None else scale * weight
         each = gain / -len(x)
         finish(x, mean, (each * scale * products)[None], each * sums, dx, g if out is None else masked, gain)

@@ -74,27 +74,24 @@ def _finish(rung, x, more, passed, mean, variance, weight, bias, dw, out, eps, r
     cuda_vector.FINISH[x.dtype.name]((plan.tiles * groups,), (THREADS,), arguments)
 
 
-def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum, rung=None):
     rung = _rung("batch_statistics", rung, x)
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
     parts = _sums(rung, x, None, None, mean, None, workspace)
-    running = (running_mean, running_var) if has_running else (None, None)
-    _totals(cuda_plain.total_statistics, mean, (*parts, mean, variance, *running, momentum, len(x)))
+    arguments = *parts, mean, variance, running_mean, running_var, momentum, len(x)
+    _totals(cuda_plain.total_statistics, mean, arguments)
 
 
-def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
+def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out, rung=None):
     rung = _rung("batch_normalize", rung, x, out, residual)
     if x.size:
-        affine = weight if has_weight else None, bias if has_bias else None
-        _finish(rung, x, residual, None, mean, variance, *affine, None, out, eps, relu)
+        _finish(rung, x, residual, None, mean, variance, weight, bias, None, out, eps, relu)
 
 
-def batch_norm_grads(
-    g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
-):  # fmt: skip
+def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace, rung=None):
     rung = _rung("batch_norm_grads", rung, x, g, out, dx, dresidual)
     if not x.size:
         dw.fill(0)
@@ -104,7 +101,7 @@ def batch_norm_grads(
     _totals(cuda_plain.total_grads, dw, (*parts, variance, dw, db, eps))
     if dx is not None:
         g, out = (g, out) if dresidual is None else (dresidual, None)
-        _finish(rung, x, g, out, mean, variance, weight if has_weight else None, db, dw, dx, eps, False)
+        _finish(rung, x, g, out, mean, variance, weight, db, dw, dx, eps, False)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
