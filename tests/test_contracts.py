@@ -231,11 +231,11 @@ def test_launchers_and_references_agree(family):
 def test_kernels_of_all_devices_take_the_same_arguments(family):
     """A cuda.py may have some of the functions of cpu.py, and may let one ask for a rung."""
     cpu, cuda = module(family, "cpu"), module(family, "cuda")
-    for name in cuda.__all__:
-        if hasattr(cpu, name):
-            names, others = (list(inspect.signature(getattr(part, name)).parameters) for part in (cpu, cuda))
-            assert [other for other in others if other != "rung"] == names, f"{family}.{name}"
-    assert set(cuda.__all__) & launchers(family).keys()
+    there = launchers(family).keys() & vars(cuda).keys()
+    for name in there & vars(cpu).keys():
+        names, others = (list(inspect.signature(getattr(part, name)).parameters) for part in (cpu, cuda))
+        assert [other for other in others if other != "rung"] == names, f"{family}.{name}"
+    assert there
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -13,8 +13,6 @@ from . import cuda_plain, cuda_vector
 from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut
 
-__all__ = ["add_parts", "bias_relu_grad", "column_sums"]
-
 LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
 

@@ -24,8 +24,6 @@ from .plan import Way, ways
 from .winograd_mode import mode
 from .winograd_plan import Winograd, correlated, plan_of, summed
 
-__all__ = ["ready", "workspace"]
-
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 

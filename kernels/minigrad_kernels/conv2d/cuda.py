@@ -30,10 +30,6 @@ from .cuda_plain import THREADS, plain_forward, plain_input_grad
 from .cuda_weight import weight_grad, weight_grad_workspace
 from .geometry import output_shape
 
-__all__ = [
-    "RUNGS", "TILES", "copied_at_once", "equals", "fits", "forward", "input_grad", "starts", "weight_grad", "workspace",
-]  # fmt: skip
-
 TILES = {  # name: (kernels by direction, tile); each sum is one sum, in the order of the steps, so bits are equal
     "register": (cuda_register.REGISTER, None),  # whose pixels follow from the channels
     **{f"vector{'_128x16' * (tile[1] == 16)}": (cuda_vector.VECTOR[tile], tile) for tile in ((128, 16), (128, 64))},

@@ -18,14 +18,7 @@ from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
 from ..toolchain import backend, implementation
 
-__all__ = [
-    "batch_norm_grads",
-    "batch_normalize",
-    "batch_statistics",
-    "standardize",
-    "standardize_grad",
-    "workspace",
-]
+__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "standardize", "standardize_grad", "workspace"]
 
 MATRIX = "N C+ | N C+ H W"
 

@@ -15,8 +15,6 @@ from ..softmax.cuda_teams import THREADS, start
 from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
 from . import cuda_plain, cuda_rows, cuda_vector
 
-__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "fits", "standardize", "standardize_grad"]
-
 
 def fits(x, *others):
     """Whether the vector rung takes arrays of one shape, (N, C) or (N, C, H, W); of 16 bits there is no other."""

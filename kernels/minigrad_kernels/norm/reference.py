@@ -2,14 +2,6 @@
 
 import numpy
 
-__all__ = [
-    "batch_norm_grads",
-    "batch_normalize",
-    "batch_statistics",
-    "standardize",
-    "standardize_grad",
-]
-
 
 def _axes(x):
     """All axes but the channels, and the shape that broadcasts a vector of channels against x."""

@@ -17,10 +17,6 @@ from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
 from .cpu_windows import LANES, add_quotient, add_windows, mean_window, place_windows
 from .geometry import PARTS
 
-__all__ = [
-    "average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_relu_input_grad", "max_select",
-]  # fmt: skip
-
 NOTHING = np.zeros((1, 0))
 
 

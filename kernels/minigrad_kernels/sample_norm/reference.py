@@ -2,8 +2,6 @@
 
 import numpy
 
-__all__ = ["group_norm", "group_norm_grads", "layer_norm", "layer_norm_grads"]
-
 
 def _grouped(x, groups, xp):
     """(N, C, ...) as (N, groups, elements of a group)."""

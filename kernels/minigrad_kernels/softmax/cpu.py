@@ -18,16 +18,6 @@ from ..toolchain.lines import LANES, lane_greatest, lane_total, line
 from ..toolchain.maths import exp
 from . import SMALL
 
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-]
-
 SHORT = 1024  # losses that are added one by one
 LIKE = np.zeros(1)  # the type of sums
 

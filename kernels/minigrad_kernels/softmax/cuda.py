@@ -12,16 +12,6 @@ from ..toolchain.cuda.memory import address, choose
 from .cuda_rows import ROWS, loss_grad, loss_sum
 from .cuda_teams import THREADS, start
 
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-]
-
 FORWARD, GRAD, LOSS = range(3)
 
 

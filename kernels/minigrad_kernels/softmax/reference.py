@@ -2,16 +2,6 @@
 
 import numpy
 
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-]
-
 
 def _logsumexp(x, xp):
     """Of each row, as a column."""
