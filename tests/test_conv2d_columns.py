@@ -39,8 +39,8 @@ def forget():
     """All plans."""
     cpu._ways.cache_clear()
     cpu._pooled.cache_clear()
-    for known in (conv2d._calls, conv2d._spaces):
-        known._kept.clear()
+    for launch in (conv2d.forward, conv2d.forward_pooled, conv2d.input_grad, conv2d.weight_grad):
+        launch.contract.plans.clear()
 
 
 @pytest.fixture(params=PIXELS)

@@ -111,7 +111,7 @@ def place(team, g, out, rectified, positions, kernel_size, stride, padding, dila
 
 
 @lru_cache(maxsize=1024)
-def _bands(images, lines, kernel_size, stride, padding, dilation):
+def _bands(images, lines, kernel_size, stride, _, dilation):
     """Whether windows overlap, how many bands of dx do not, and in how many parts these are placed."""
     overlap = any(s < d * (k - 1) + 1 for k, s, d in zip(kernel_size, stride, dilation, strict=True))
     bands = images * (1 if overlap else lines)
