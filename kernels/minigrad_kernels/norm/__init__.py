@@ -16,6 +16,7 @@ Source  Ioffe and Szegedy 2015; Ba, Kiros and Hinton 2016, "Layer normalization"
 import functools
 import math
 
+from .. import bias
 from ..bias.plan import ALIGNMENT, cut
 from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
@@ -47,7 +48,7 @@ _bytes = workspace  # the argument of that name hides it
 def _in_halves(x, *others):
     """Whether there are CUDA kernels for such arrays of 16 bits."""
     alike = [array for array in others if getattr(array, "shape", None) == x.shape]
-    return backend(x) == "cuda" and implementation(__name__, "fits", x)(x, *alike)
+    return backend(x) == "cuda" and implementation(bias.__name__, "fits", x)(x, *alike)
 
 
 @launcher(

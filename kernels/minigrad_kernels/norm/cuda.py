@@ -7,29 +7,12 @@ says. A team of threads owns a row (cuda_rows.py): its rungs are plain, joined i
 
 import numpy as np
 
-from ..bias.cuda import LIMIT
+from ..bias.cuda import rung_of
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
-from ..errors import ShapeError
-from ..softmax.cuda_teams import THREADS, start
-from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
+from ..softmax.cuda_teams import THREADS, start_rung
+from ..toolchain.cuda.memory import VECTOR, address
 from . import cuda_plain, cuda_rows, cuda_vector
-
-
-def fits(x, *others):
-    """Whether the vector rung takes arrays of one shape, (N, C) or (N, C, H, W); of 16 bits there is no other."""
-    columns, width = x.shape[1], 4 * x.itemsize
-    quads = x.size and x.size % 4 == 0 and cut(x.size // columns, columns).fold * columns % 4 == 0
-    return bool(quads) and x.dtype != np.float64 and aligned(x, *others, to=width)
-
-
-def _rung(op, rung, x, *others):
-    """The rung for matrices of one shape whose channels are columns; others may be None."""
-    if x.size >= LIMIT:
-        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {LIMIT}; split it")
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
-    fitting = fits(x, *(array for array in others if array is not None))
-    return choose(op, rung, {"plain": None, "vector": None if fitting else wish})
 
 
 def _given(x, *arrays):
@@ -73,7 +56,7 @@ def _finish(rung, x, more, passed, mean, variance, weight, bias, dw, out, eps, r
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum, rung=None):
-    rung = _rung("batch_statistics", rung, x)
+    rung = rung_of("batch_statistics", rung, x)
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
@@ -84,13 +67,13 @@ def batch_statistics(x, mean, variance, workspace, running_mean, running_var, mo
 
 
 def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out, rung=None):
-    rung = _rung("batch_normalize", rung, x, out, residual)
+    rung = rung_of("batch_normalize", rung, x, out, residual)
     if x.size:
         _finish(rung, x, residual, None, mean, variance, weight, bias, None, out, eps, relu)
 
 
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace, rung=None):
-    rung = _rung("batch_norm_grads", rung, x, g, out, dx, dresidual)
+    rung = rung_of("batch_norm_grads", rung, x, g, out, dx, dresidual)
     if not x.size:
         dw.fill(0)
         db.fill(0)
@@ -105,14 +88,9 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _start(op, rung, kernel, x, *arguments):
-    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
-    start(cuda_rows.ROWS[rung][kernel], x, (x, *arguments))
-
-
 def standardize(x, eps, out, scale, rung=None):
-    _start("standardize", rung, 0, x, out, scale, eps)
+    start_rung("standardize", rung, cuda_rows.ROWS, 0, x, out, scale, eps)
 
 
 def standardize_grad(g, out, scale, dx, rung=None):
-    _start("standardize_grad", rung, 1, g, out, scale, dx)
+    start_rung("standardize_grad", rung, cuda_rows.ROWS, 1, g, out, scale, dx)
