@@ -63,7 +63,7 @@ class Network:
         space = self.bytes_there(softmax.workspace(len(images)))
         softmax.cross_entropy_total(logits, target, IGNORED, True, loss, divisor, sums, space)
         one = self.there(np.ones(()))
-        softmax.cross_entropy_total_grad(one, divisor, logits, target, IGNORED, sums, dlogits)
+        softmax.cross_entropy_grad(one, logits, target, IGNORED, sums, divisor, dlogits)
         self.backward(x, hidden, dlogits)
         self.update()
         return float(on_host(loss))

@@ -114,7 +114,7 @@ def test_targets_are_looked_at_in_every_call_and_before_anything_is_written(rows
         softmax.cross_entropy_total(x, labels, -100, True, out, divisor, sums, space)
 
     def grad(labels):
-        softmax.cross_entropy_total_grad(g, divisor, x, labels, -100, sums, dx)
+        softmax.cross_entropy_grad(g, x, labels, -100, sums, divisor, dx)
 
     for each in (total_of, grad):
         each(target)

@@ -37,7 +37,7 @@ def space(function, shape):
 def statistics(x, rung=None):
     """(mean, variance) of the columns of a NumPy array."""
     out = fresh(x.shape[1]), fresh(x.shape[1])
-    cuda.batch_statistics(there(x), *out, space("batch_statistics", x.shape), None, None, False, 0, rung)
+    cuda.batch_statistics(there(x), *out, space("batch_statistics", x.shape), None, None, 0, rung)
     return [on_host(array) for array in out]
 
 
@@ -167,7 +167,7 @@ def test_what_does_not_fit_is_refused():
         statistics(numbers(3, 5), "warp")
     far = np.broadcast_to(array(1), (1 << 20, 1 << 11)).view(interpreter.Array)
     with pytest.raises(ShapeError, match="^batch_normalize: shape .* elements, wants less than"):
-        cuda.batch_normalize(far, *[None] * 3, False, None, False, EPS, None, False, far)
+        cuda.batch_normalize(far, *[None] * 4, EPS, None, False, far)
 
 
 # ---- traffic ---------------------------------------------------------------------------------------------------------

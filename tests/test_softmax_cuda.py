@@ -62,8 +62,8 @@ def losses(x, target, ignore_index, wrong):
 
 
 def gradient(x, target, ignore_index, wrong):
-    dx, logsumexp = fresh(*x.shape), np.log(np.exp(x).sum(1))
-    cuda.cross_entropy_grad(there(x[:, 0] + 3), there(x), there(target), ignore_index, there(logsumexp), dx, wrong)
+    dx, logsumexp = fresh(*x.shape), there(np.log(np.exp(x).sum(1)))
+    cuda.cross_entropy_grad(there(x[:, 0] + 3), there(x), there(target), ignore_index, logsumexp, None, dx, wrong)
     return dx
 
 
@@ -76,7 +76,7 @@ def mean(x, target, ignore_index, wrong):
     bad = counted & ((target < 0) | (target >= x.shape[1]))
     assert on_host(divisor) == counted.sum() and np.isnan(on_host(out)) == bad.any()
     g = there(np.array(2, np.float32))
-    cuda.cross_entropy_total_grad(g, divisor, there(x), there(target), ignore_index, logsumexp, dx, wrong)
+    cuda.cross_entropy_grad(g, there(x), there(target), ignore_index, logsumexp, divisor, dx, wrong)
     return dx
 
 
@@ -160,7 +160,7 @@ def test_launchers_refuse_other_reports(wrong, error, message):
     with pytest.raises(error, match="^" + re.escape(f"cross_entropy: {message}")):
         softmax.cross_entropy(x, target, IGNORED, *rows[:2], wrong)
     with pytest.raises(error, match="^" + re.escape(f"cross_entropy_grad: {message}")):
-        softmax.cross_entropy_grad(rows[0], x, target, IGNORED, rows[1], x + 0, wrong)
+        softmax.cross_entropy_grad(rows[0], x, target, IGNORED, rows[1], None, x + 0, wrong)
 
 
 # ---- infinities and NaN ----------------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_infinities_are_as_on_the_cpu(classes):
         ("log_softmax_grad", (few, -p), [few.shape]),
         ("log_softmax_grad", (g, np.minimum(few, 5)), [few.shape]),
         ("cross_entropy", (x, target, IGNORED), [(7,), (7,)]),
-        ("cross_entropy_grad", (one, x, target, IGNORED, logsumexp), [x.shape]),
+        ("cross_entropy_grad", (one, x, target, IGNORED, logsumexp, None), [x.shape]),
     ]:
         wanted, results = [np.empty(shape, np.float32) for shape in shapes], [fresh(*shape) for shape in shapes]
         getattr(softmax, name)(*inputs, *wanted)

@@ -49,7 +49,7 @@ def test_losses_are_two_reads_and_their_gradient_is_one():
     assert launched == "softmax_loss_warp_f32"
     assert counts.bytes_loaded["x"] == 2 * x.nbytes + 9 * 4  # and the logit of each target
     dx = interpreter.empty(x.shape)
-    launched, counts = counts_of(softmax.cross_entropy_grad, losses, x, target, IGNORED, logsumexp, dx)
+    launched, counts = counts_of(softmax.cross_entropy_grad, losses, x, target, IGNORED, logsumexp, None, dx)
     assert launched == "softmax_loss_grad_f32"
     assert counts.bytes_loaded["x"] == x.nbytes and counts.bytes_stored == {"dx": x.nbytes}
 

@@ -247,20 +247,19 @@ def _of_others(arrays):  # CuPy's, which are always aligned and can be written
     return tuple([None if a is None else (a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
 
 
-def launcher(*arrays, op=None, view=pixels, small=0, under=(), native=None, **settings):
+def launcher(*arrays, op=None, view=pixels, under=(), native=None, **settings):
     """A decorator for plans.
 
     arrays      Array
     op          what the messages call it; its own name where None
     view        what kernels see of arrays: pixels, matrix, flat; None: the arrays themselves
-    small       elements of the first array below which kernels of the CPU run on one thread
     under       functions without arguments: modes on which plans depend
     native      called with the arguments of a call in 16 bits: whether there are kernels for it
     settings    functions (op, name, value) that give a setting as kernels want it
     """
 
     def decorated(plan):
-        contract = _Contract(plan, op or plan.__name__, view, small, native, arrays, settings)
+        contract = _Contract(plan, op or plan.__name__, view, native, arrays, settings)
         make = _launch_of_lists if contract.lists else _launch
         contract.launch = functools.update_wrapper(make(contract, under), plan)
         contract.launch.contract = contract
@@ -319,8 +318,8 @@ class _Contract:
 
     launch: Any
 
-    def __init__(self, plan, op, view, small, native, arrays, settings):
-        self.plan, self.op, self.view, self.small, self.native = plan, op, view, small, native
+    def __init__(self, plan, op, view, native, arrays, settings):
+        self.plan, self.op, self.view, self.native = plan, op, view, native
         self.signature = inspect.signature(plan)
         self.names = list(self.signature.parameters)
         self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
@@ -404,7 +403,7 @@ class _Contract:
             hint = (
                 f"; convert one, as by {first}.to('{getattr(array, 'dtype', '')}')" if declared.dtype in known else ""
             )
-            _check_type(self.op, name, array, like, types, hint if declared.dtype in known else "")
+            _check_type(self.op, name, array, like, types, hint)
             _bind(self.op, name, array, declared.shape, sizes)
             if declared.shape == "*" and order is None:
                 order = order_of(like)
@@ -418,8 +417,6 @@ class _Contract:
         if run is None:
             run = implementation(self.plan.__module__, self.plan.__name__, first)
         wanted, run = run if isinstance(run, Call) else (None, run)
-        if self.small and self._float(given)[1].size < self.small:
-            run = getattr(run, "alone", run)
         return _Plan(wanted, self._sizes(given), [*self._views(given, orders)] if self.view else [], run)
 
     def _sizes(self, given):

@@ -266,7 +266,7 @@ _cross_entropy.grads(
 def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
     x = device.contiguous(input)
     dx = device.empty(x.shape, x.dtype, like=x)
-    kernels.cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx)
+    kernels.cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx)
     return {"input": dx}
 
 
@@ -274,7 +274,7 @@ def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
 def _cross_entropy_rows_at_once(g, input, target, ignore_index, logsumexp):
     x = device.contiguous(input)
     dx = device.empty(x.shape, x.dtype, like=x)
-    kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, dx)
+    kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, None, dx)
     return {"input": dx}
 
 

@@ -14,7 +14,6 @@ import math
 import numpy as np
 
 from minigrad_kernels import norm as kernels
-from minigrad_kernels import sample_norm
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
@@ -192,9 +191,9 @@ def sample_norm_op(input, weight, bias, groups, eps):
     out = device.empty_like(x)
     statistics = [device.empty(shape, np.float64, like=x) for _ in ("mean", "variance")]
     if x.ndim == 2:
-        sample_norm.layer_norm(x, weight, bias, eps, out, *statistics)
+        kernels.layer_norm(x, weight, bias, eps, out, *statistics)
     else:
-        sample_norm.group_norm(x, weight, bias, eps, out, *statistics, device.workspace)
+        kernels.group_norm(x, weight, bias, eps, out, *statistics, device.workspace)
     return out, *statistics
 
 
@@ -216,7 +215,7 @@ def _sample_norm_at_once(g, input, weight, mean, variance, eps):
     x = _dense(input)
     weight, _ = _affine(x, weight, None)
     dx, dweight, dbias = (device.empty_like(array) for array in (x, weight, weight))
-    kernel = sample_norm.layer_norm_grads if x.ndim == 2 else sample_norm.group_norm_grads
+    kernel = kernels.layer_norm_grads if x.ndim == 2 else kernels.group_norm_grads
     kernel(_dense(g), x, mean, variance, weight, eps, dx, dweight, dbias, device.workspace)
     return {"input": dx, "weight": dweight, "bias": dbias}
 

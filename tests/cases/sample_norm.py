@@ -1,11 +1,11 @@
-"""Rows for sample_norm: columns about the width of a vector and of a tile, samples about those of a part.
+"""Rows for group_norm and layer_norm: columns about the width of a vector and of a tile, samples about those of a part.
 
 Forward also with means that are a thousand times the deviation from them, and with an element far from all others.
 """
 
 import numpy as np
 
-from minigrad_kernels import sample_norm
+from minigrad_kernels import norm
 from minigrad_kernels.bias.cpu import SHORT, TILE
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
@@ -65,7 +65,7 @@ def forward(shape, groups=None, lies=None):
     function, order = ("layer_norm", None) if groups is None else ("group_norm", CHANNELS_LAST)
     statistics = shape[:1] if groups is None else (shape[0], groups)
     return KernelCase(
-        family="sample_norm",
+        family="norm",
         function=function,
         shapes=(shape, shape[1:2], shape[1:2]),
         params={"eps": EPS},
@@ -75,7 +75,7 @@ def forward(shape, groups=None, lies=None):
         exact=False,
         magnitude=lambda reference, inputs, params: forward_size(reference, inputs, {"groups": groups}),
         reference_params={} if groups is None else {"num_groups": groups},
-        workspace=None if groups is None else lambda inputs, params, dtype: sample_norm.workspace(function, shape),
+        workspace=None if groups is None else lambda inputs, params, dtype: norm.workspace(function, shape),
         nan=(0, 1, 2) if shape[0] else (),
     )
 
@@ -107,7 +107,7 @@ def grads(shape, groups=None):
     function, order = ("layer_norm_grads", None) if groups is None else ("group_norm_grads", CHANNELS_LAST)
     statistics = shape[:1] if groups is None else (shape[0], groups)
     return KernelCase(
-        family="sample_norm",
+        family="norm",
         function=function,
         shapes=(shape, shape, statistics, statistics, shape[1:2]),
         params={"eps": EPS},
@@ -117,7 +117,7 @@ def grads(shape, groups=None):
         terms=SHORT + 12,
         exact=False,
         magnitude=grads_size,
-        workspace=lambda inputs, params, dtype: sample_norm.workspace(function, shape),
+        workspace=lambda inputs, params, dtype: norm.workspace(function, shape),
         nan=(0, 1) if shape[0] else (),
     )
 
@@ -155,16 +155,16 @@ SPACE = np.empty(1 << 16, np.uint8)
 
 
 def _layers(x=X, weight=V, bias=V, out=X, mean=S, variance=S):
-    return lambda: sample_norm.layer_norm(x, weight, bias, EPS, out.copy(), mean, variance)
+    return lambda: norm.layer_norm(x, weight, bias, EPS, out.copy(), mean, variance)
 
 
 def _images(x=Y, weight=V, out=Y, mean=T, variance=T, space=SPACE):
-    return lambda: sample_norm.group_norm(x, weight, V, EPS, out, mean, variance, space)
+    return lambda: norm.group_norm(x, weight, V, EPS, out, mean, variance, space)
 
 
 def _grads(g=Y, mean=T, dw=V, space=SPACE):
     outputs = Y.copy("K"), dw, V.copy()
-    return lambda: sample_norm.group_norm_grads(g, Y, mean, T, V, EPS, *outputs, space)
+    return lambda: norm.group_norm_grads(g, Y, mean, T, V, EPS, *outputs, space)
 
 
 def _frozen(array):

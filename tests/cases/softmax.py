@@ -77,15 +77,17 @@ def ignored(rng, size):
     return np.int64(IGNORED)
 
 
-def cross_entropy_grad(shape):
-    def size(reference, inputs, params):
-        g, x, _, _, logsumexp = inputs
-        p = np.exp(x.astype(float) - logsumexp[:, None])
-        return np.abs(g[:, None]) * (1 + p * (1 + np.abs(x) + np.abs(logsumexp[:, None])))
+def cross_entropy_grad(shape, total=False):
+    """Of the losses of rows, or of their sum over a divisor."""
 
-    rows, kinds = shape[:1], ("float", "float", targets(shape[1]), ignored, "float")
-    shapes = rows, shape, rows, (), rows
-    return case("cross_entropy_grad", shapes, (shape,), 6, kinds=kinds, exact=False, magnitude=size)
+    def size(reference, inputs, params):
+        g, x, _, _, logsumexp, divisor = inputs
+        weight, shift = np.abs(g / (divisor if total else 1)).reshape(-1, 1), logsumexp[:, None]
+        return weight * (1 + np.exp(x.astype(float) - shift) * (1 + np.abs(x) + np.abs(shift)))
+
+    rows, kinds = shape[:1], ("float", "float", targets(shape[1]), ignored, "float", "positive")
+    shapes = () if total else rows, shape, rows, (), rows, () if total else None
+    return case("cross_entropy_grad", shapes, (shape,), 7, kinds=kinds, exact=False, magnitude=size)
 
 
 def cross_entropy_total(shape, mean, label=None):
@@ -108,27 +110,15 @@ def cross_entropy_total(shape, mean, label=None):
     return case("cross_entropy_total", (shape, shape[:1]), outputs, relative(shape[1]) + 40, **settings)
 
 
-def cross_entropy_total_grad(shape):
-    def size(reference, inputs, params):
-        g, divisor, x, _, _, logsumexp = inputs
-        p = np.exp(x.astype(float) - logsumexp[:, None])
-        return np.abs(g / divisor) * (1 + p * (1 + np.abs(x) + np.abs(logsumexp[:, None])))
-
-    rows, kinds = shape[:1], ("float", "positive", "float", targets(shape[1]), ignored, "float")
-    shapes = (), (), shape, rows, (), rows
-    return case("cross_entropy_total_grad", shapes, (shape,), 7, kinds=kinds, exact=False, magnitude=size)
-
-
 CASES = [
     *(row("softmax", shape) for shape in SHAPES),
     *(row("log_softmax", shape) for shape in SHAPES),
     *(softmax_grad(shape) for shape in SHAPES),
     *(log_softmax_grad(shape) for shape in SHAPES),
     *(cross_entropy(shape) for shape in SHAPES),
-    *(cross_entropy_grad(shape) for shape in SHAPES),
+    *(cross_entropy_grad(shape, total) for shape in SHAPES for total in (False, True)),
     *(cross_entropy_total(shape, mean) for shape in TOTALS for mean in (True, False) if shape[0] > 1 or not mean),
     cross_entropy_total((6, 4), False, IGNORED),
-    *(cross_entropy_total_grad(shape) for shape in SHAPES),
 ]
 
 
@@ -147,8 +137,8 @@ def _total(mean=True, out=(), divisor=(), space=None):
 
 def _total_grad(g=(), divisor=(), dx=(3, 4)):
     x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
-    arrays = np.ones(g, "f4"), np.ones(divisor, "f4"), x, target, IGNORED, np.ones(3, "f4"), np.ones(dx, "f4")
-    return lambda: softmax.cross_entropy_total_grad(*arrays)
+    arrays = np.ones(g, "f4"), x, target, IGNORED, np.ones(3, "f4"), np.ones(divisor, "f4"), np.ones(dx, "f4")
+    return lambda: softmax.cross_entropy_grad(*arrays)
 
 
 REFUSALS = [
@@ -158,13 +148,13 @@ REFUSALS = [
     Refusal(
         "total, space", _total(space=np.ones(9)), KindError, "cross_entropy: workspace has type float64, wants uint8"
     ),
-    Refusal("total, dx", _total_grad(dx=(4, 3)), ShapeError, "cross_entropy_total_grad: dx has shape (4, 3), wants"),
-    Refusal("total, g", _total_grad(g=(3,)), ShapeError, "cross_entropy_total_grad: g has shape (3,), wants ()"),
+    Refusal("total, dx", _total_grad(dx=(4, 3)), ShapeError, "cross_entropy_grad: dx has shape (4, 3), wants"),
+    Refusal("total, g", _total_grad(g=(4,)), ShapeError, "cross_entropy_grad: g has shape (4,), wants (3,) or ()"),
     Refusal(
         "total, g's divisor",
         _total_grad(divisor=(1,)),
         ShapeError,
-        "cross_entropy_total_grad: divisor has shape (1,), wants ()",
+        "cross_entropy_grad: divisor has shape (1,), wants ()",
     ),
 ] + [
     Refusal(f"cross entropy, {name}", call, error, f"cross_entropy: {message}")

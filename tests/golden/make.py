@@ -92,7 +92,7 @@ def loss_and_gradients(state, images, classes):
         hidden = matmul.forward(hidden, state[f"{layer}.weight"].T, state[f"{layer}.bias"])
         hidden = hidden if layer == "11" else np.maximum(hidden, 0)
     losses, logsumexp = softmax.cross_entropy(hidden, classes, -100)
-    g = softmax.cross_entropy_grad(np.full(BATCH, 1 / BATCH), hidden, classes, -100, logsumexp)
+    g = softmax.cross_entropy_grad(np.full(BATCH, 1 / BATCH), hidden, classes, -100, logsumexp, None)
     for layer in ("11", "9", "7"):
         gradients[f"{layer}.weight"] = matmul.forward(g.T, kept[layer])
         gradients[f"{layer}.bias"] = g.sum(0)

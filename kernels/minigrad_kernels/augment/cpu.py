@@ -9,8 +9,6 @@ import numpy as np
 from ..bias.cpu import TILE, line_of
 from ..toolchain import jit, share, shared, stack_array
 
-__all__ = ["gather_normalize", "pad_crop_normalize"]
-
 SMALL = 1 << 14  # numbers; below it a second thread costs more than it brings
 
 

@@ -3,8 +3,6 @@
 from ..errors import ShapeError
 from ..toolchain.cuda import cuda, device, f32, index_of, kernel
 
-__all__ = ["gather_normalize", "pad_crop_normalize"]
-
 LIMIT = 1 << 31  # numbers of a batch
 THREADS = 256
 

@@ -2,8 +2,6 @@
 
 import numpy
 
-__all__ = ["gather_normalize", "pad_crop_normalize"]
-
 
 def _channels(values, xp):
     return xp.reshape(xp.array(values, dtype=float), (1, -1, 1, 1))

@@ -15,8 +15,6 @@ from ..toolchain import add, clear, copy, elements, jit, share, shared, stack_ar
 from ..toolchain.product import flat
 from .plan import ALIGNMENT, cut
 
-__all__ = ["bias_relu_grad", "column_sums", "ready"]
-
 SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 TILE = 256  # elements that are held on the stack
 DOUBLE = np.dtype(np.float64)

@@ -13,21 +13,24 @@ from . import cuda_plain, cuda_vector
 from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut
 
-__all__ = ["add_parts", "bias_relu_grad", "column_sums"]
-
 LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
 
 
-def _rung(op, rung, matrix, *others):
-    """The rung for matrices of one shape."""
-    if matrix.size >= LIMIT:
-        raise ShapeError(f"{op}: shape {matrix.shape} has {matrix.size} elements, wants less than {LIMIT}; split it")
-    rows, columns = matrix.shape
-    quads = matrix.size % 4 == 0 and cut(rows, columns).fold * columns % 4 == 0
-    fits = matrix.dtype == np.float32 and quads and aligned(matrix, *others)
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {VECTOR}"
-    return choose(op, rung, {"plain": None, "vector": None if fits else wish})
+def fits(x, *others):
+    """Whether the vector rung takes arrays of one shape, (N, C) or (N, C, H, W); of 16 bits there is no other."""
+    columns, width = x.shape[1], 4 * x.itemsize
+    quads = x.size and x.size % 4 == 0 and cut(x.size // columns, columns).fold * columns % 4 == 0
+    return bool(quads) and x.dtype != np.float64 and aligned(x, *others, to=width)
+
+
+def rung_of(op, rung, x, *others):
+    """The rung for matrices of one shape whose columns are summed; others may be None."""
+    if x.size >= LIMIT:
+        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {LIMIT}; split it")
+    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
+    fitting = fits(x, *(array for array in others if array is not None))
+    return choose(op, rung, {"plain": None, "vector": None if fitting else wish})
 
 
 def _sums(op, rung, matrices, out, workspace):
@@ -42,7 +45,7 @@ def _sums(op, rung, matrices, out, workspace):
         start = -address(workspace) % VECTOR
         partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
     partial = partial.reshape(plan.parts, columns)
-    if _rung(op, rung, *matrices) == "plain":
+    if rung_of(op, rung, *matrices) == "plain":
         arrays = matrices if relu else (first, None, None)
         grid = (-(-plan.parts * columns // THREADS),)
         cuda_plain.sums_plain[first.itemsize](grid, (THREADS,), (*arrays, partial, plan.rows))

@@ -10,16 +10,24 @@ from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32
 from ..toolchain.cuda.halves import SINGLE
 from .plan import LINE
 
-__all__ = ["add4", "fold_and_write", "lines_below", "passed4", "sums_vector"]
+__all__ = ["PLACES", "add4", "fold_and_write", "own_lines", "passed4", "sums_vector"]
+
+PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
 
 passed = device(formulas.passed)
 
 
 @device
-def lines_below(first, most, lines, line, place, size):
-    """How many lines from `first` on, `most` at the most, have elements at this place: the last may be short."""
-    count = min(most, i32(lines - first))
-    return i32(count - 1) if place >= i32(size - i32(first + count - 1) * line) else count
+def own_lines(size, columns, fold, tiles, share):
+    """(part, tile, place, line, first, count) of this thread: `count` lines from `first` on, 0 if it has no place."""
+    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
+    tile = i32(cuda.blockIdx.x - part * tiles)
+    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
+    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
+    count = min(share, i32(lines - first))
+    if place >= i32(size - i32(first + count - 1) * line):  # the last line may be short
+        count = i32(count - 1)
+    return part, tile, place, line, first, count if place < line else i32(0)
 
 
 @device
@@ -33,7 +41,7 @@ def passed4(g, out):
 
 
 @device
-def fold_and_write(sums, total, partial, columns, fold, tiles, part, tile):
+def fold_and_write(sums, total, partial, columns, fold, part, tile):
     """Add the rows of a line pairwise, which lie one behind the other in `sums`, and write the sums of the columns."""
     thread = i32(cuda.threadIdx.x)
     store4(sums, i32(4 * thread), total)
@@ -53,31 +61,26 @@ def fold_and_write(sums, total, partial, columns, fold, tiles, part, tile):
         k = i32(k + 256)
 
 
-@SINGLE.vector("_* g, _* out, _* dx, f32* partial, i32 relu, i32 size, i32 columns, i32 fold, i32 tiles, i32 share")
+@SINGLE.vector(f"_* g, _* out, _* dx, f32* partial, i32 relu, {PLACES}")
 def sums_vector(g, out, dx, partial, relu, size, columns, fold, tiles, share):
     """g is read once, four elements at a time; each block writes its part's sums. With relu, out is read and dx written
     once as well."""
-    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
-    tile = i32(cuda.blockIdx.x - part * tiles)
-    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
-    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
-    count = lines_below(first, share, lines, line, place, size)
+    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
     total = f32(0), f32(0), f32(0), f32(0)
-    if place < line:
-        k = i32(first * line + place)
-        while count >= 2:
-            g0, g1 = load4(g, k), load4(g, i32(k + line))
-            if relu:
-                g0, g1 = passed4(g0, load4(out, k)), passed4(g1, load4(out, i32(k + line)))
-                store4(dx, k, g0)
-                store4(dx, i32(k + line), g1)
-            total = add4(total, add4(g0, g1))
-            k = i32(k + 2 * line)
-            count = i32(count - 2)
-        if count > 0:
-            g0 = load4(g, k)
-            if relu:
-                g0 = passed4(g0, load4(out, k))
-                store4(dx, k, g0)
-            total = add4(total, g0)
-    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, tiles, part, tile)
+    k = i32(first * line + place)
+    while count >= 2:
+        g0, g1 = load4(g, k), load4(g, i32(k + line))
+        if relu:
+            g0, g1 = passed4(g0, load4(out, k)), passed4(g1, load4(out, i32(k + line)))
+            store4(dx, k, g0)
+            store4(dx, i32(k + line), g1)
+        total = add4(total, add4(g0, g1))
+        k = i32(k + 2 * line)
+        count = i32(count - 2)
+    if count > 0:
+        g0 = load4(g, k)
+        if relu:
+            g0 = passed4(g0, load4(out, k))
+            store4(dx, k, g0)
+        total = add4(total, g0)
+    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, part, tile)

@@ -71,17 +71,16 @@ def _native(direction, image, filters):
         (first, second), out = arguments[:2], arguments[8 if direction == "forward" else 6]
         shapes = arguments[image].shape, arguments[filters].shape
         on_cores = _on_cores(direction, first, *shapes, settings)
-        return on_cores and implementation(__name__, "copied_at_once", first)(first, second, out)
+        return on_cores and implementation(__name__, "aligned", first)(first, second, out)
 
     return native
 
 
 def _ready(direction, like, x_shape, w_shape, settings, *pooled):
     """(bytes of workspace, what runs calls of these shapes)"""
-    wanted = implementation(__name__, "workspace", like)(direction, x_shape, w_shape, *settings, like.itemsize)
-    return wanted, implementation(__name__, "ready", like)(
-        direction, x_shape, w_shape, settings, like.itemsize, *pooled
-    )
+    wanted, ready = (implementation(__name__, name, like) for name in ("workspace", "ready"))
+    shapes = direction, x_shape, w_shape
+    return wanted(*shapes, *settings, like.itemsize), ready(*shapes, settings, like.itemsize, *pooled)
 
 
 @conv(

@@ -18,13 +18,11 @@ from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
-from .filters import add_parts, finite, fold, spread, turned
+from .filters import finite, fold, spread, turned
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
 from .winograd_plan import Winograd, correlated, plan_of, summed
-
-__all__ = ["ready", "workspace"]
 
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
@@ -129,6 +127,7 @@ def _input_grad(ways, g, w, dx, workspace):
     setup.run(flat(g), filters, scratch[:0], False, flat(dx), scratch)
 
 
+@np.errstate(all="ignore")  # infinities and NaN are the user's
 def _weight_grad(ways, g, x, dw, workspace):
     total, way = flat(dw), ways.setups[0].way
     if not x.size:
@@ -141,7 +140,8 @@ def _weight_grad(ways, g, x, dw, workspace):
         ways.setups[0].run(flat(x), flat(g), scratch[:0], False, parts if parts.size else total, scratch)
     if parts.size:
         parts = parts.reshape(way.parts, -1)
-        add_parts(parts, parts[0] if steps else total)
+        if len(parts) > 1:
+            np.add.reduce(parts, out=parts[0] if steps else total)
     if steps:
         fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
 

@@ -14,6 +14,8 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..errors import ShapeError
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
@@ -22,17 +24,12 @@ from ..matmul.plan import BLOCKS, LEAST_DEPTH, LIMIT, MOST, WORTH, most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned, choose, kept
 from ..toolchain.cuda.tuning import chosen
-from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
 from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
 from .cuda_gather import MOST_TAPS, QUAD, blocks_of, tables_of
 from .cuda_plain import THREADS, plain_forward, plain_input_grad
-from .cuda_weight import weight_grad, weight_grad_workspace
+from .cuda_weight import kind_of, weight_grad, weight_grad_workspace
 from .geometry import output_shape
-
-__all__ = [
-    "RUNGS", "TILES", "copied_at_once", "equals", "fits", "forward", "input_grad", "starts", "weight_grad", "workspace",
-]  # fmt: skip
 
 TILES = {  # name: (kernels by direction, tile); each sum is one sum, in the order of the steps, so bits are equal
     "register": (cuda_register.REGISTER, None),  # whose pixels follow from the channels
@@ -256,21 +253,11 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     out_size = output_shape(x_shape, w_shape, None, *settings)[2:]
     if not min(x_shape):
         return 0
-    plan = _plan(direction, x_shape, w_shape, out_size, settings, _kind(itemsize), True, None)
+    plan = _plan(direction, x_shape, w_shape, out_size, settings, kind_of(np.dtype(f"f{itemsize}")), True, None)
     slices, work = plan.slices, plan.work
     if plan.name == "product":
         slices = most_slices(work.pixels, work.makes, work.reads)
     return slices * work.size * max(itemsize, 4) + ALIGNMENT if slices > 1 else 0
-
-
-def copied_at_once(*arrays):
-    """Whether arrays of 16 bits begin where tensor cores' copies of 16 bytes may."""
-    return aligned(*arrays)
-
-
-def _kind(itemsize, name="float16"):
-    """How elements are multiplied; float16 and bfloat16 are, but for their kernels, alike."""
-    return {2: name, 4: "tf32" if tf32() else "float32", 8: "float64"}[itemsize]
 
 
 def ready(direction, x_shape, w_shape, settings, itemsize):
@@ -315,8 +302,7 @@ def _run(direction, source, w, bias, relu, settings, result, workspace, rung, re
 def _call(direction, source, w, settings, result):
     """What tells one call from another."""
     x, out = (source, result) if direction == "forward" else (result, source)
-    at_multiple, kind = aligned(source, w, result), _kind(source.itemsize, source.dtype.name)
-    return direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
+    return direction, x.shape, w.shape, out.shape[2:], settings, kind_of(source.dtype), aligned(source, w, result)
 
 
 def _matrices(direction, source, w, result, bias, relu):

@@ -96,9 +96,9 @@ def equals(p, kind, x_aligned, others_aligned):
     return {name: cuda_vector.WEIGHT_VECTOR[columns] for name, columns in TILES.items() if best in TILES}
 
 
-def _type(array):
-    """How the elements of an array are multiplied."""
-    return "tf32" if array.itemsize == 4 and tf32() else array.dtype.name
+def kind_of(dtype):
+    """How elements of a type are multiplied: by its name, or tf32."""
+    return "tf32" if dtype.itemsize == 4 and tf32() else dtype.name
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=Non
     Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
     """
     problem = problem_of(x.shape, dw.shape, stride, padding, dilation, groups)
-    call = problem, _type(x), aligned(x), aligned(g, dw)
+    call = problem, kind_of(x.dtype), aligned(x), aligned(g, dw)
 
     def run(name):
         _start(RUNGS[_rung(*call, name)], problem, g, x, dw, workspace)
@@ -172,7 +172,7 @@ def _vector(columns):
 
 
 def _tensor(p, x, g, out, _):
-    kind, flags = _type(x), WIDE * (p.columns % 4 == 0 and aligned(out))
+    kind, flags = kind_of(x.dtype), WIDE * (p.columns % 4 == 0 and aligned(out))
     # Pointers of the kernel have elements such as those of x.
     place, flags = (out, flags) if out.itemsize == x.itemsize else (address(out), flags + SUMS)
     kernel, shared = cuda_tensor.WEIGHT_TENSOR[kind], cuda_tensor.shared_of(kind)

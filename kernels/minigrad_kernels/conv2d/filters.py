@@ -5,7 +5,7 @@ import numpy as np
 from ..toolchain import jit
 from ..toolchain.product import flat
 
-__all__ = ["add_parts", "finite", "fold", "spread", "turned"]
+__all__ = ["finite", "fold", "spread", "turned"]
 
 
 @jit
@@ -34,13 +34,6 @@ def turned(w, row, out):
     made, depth, height, width = w.shape
     lines = flat(w).reshape(height, width * depth, made)
     np.copyto(out.reshape(height, made, row)[..., : width * depth], lines.transpose(0, 2, 1))
-
-
-@np.errstate(all="ignore")  # infinities and NaN are the user's
-def add_parts(partials, total):
-    """The sum of the rows of `partials`, in their order; the total may be the first of them."""
-    if len(partials) > 1:
-        np.add.reduce(partials, out=total)
 
 
 @jit

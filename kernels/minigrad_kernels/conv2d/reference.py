@@ -7,8 +7,6 @@ import numpy as np
 
 from ..pool2d.reference import max_forward
 
-__all__ = ["forward", "forward_pooled", "input_grad", "weight_grad"]
-
 
 def _slices(tap, count, stride, dilation):
     """Where a tap of the filter reads the padded input, along one axis."""

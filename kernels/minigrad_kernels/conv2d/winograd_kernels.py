@@ -10,6 +10,7 @@ from ..toolchain import jit, share, shared
 from ..toolchain.product import LOW_ROWS, ROWS, VECTOR_BYTES
 from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 from .winograd_transform import (
+    SIDE,
     gather_filter,
     gather_output,
     spread_filter,
@@ -21,10 +22,7 @@ from .winograd_transform import (
 __all__ = ["LANES", "SIDE", "SQUARE", "correlate", "sum_filter"]
 
 LANES = VECTOR_BYTES // 4
-SIDE = 4  # pixels of a tile along an axis
 SQUARE = 36  # frequencies
-TAPS = 0, 0, 0  # how many taps along an axis: transforms look at the type alone
-ALL_TAPS = 0, 3, 0, 3
 
 
 @jit
@@ -65,7 +63,7 @@ def _spread_result(form, g, tile, tile_end, first, end, scratch, m):
         for k in range(first, end, LANES):
             spread_gradient(
                 g, at + k, form.result[1] * form.filters, form.filters, window, form.filters - k,
-                scratch, target + k, form.m_step, TAPS,
+                scratch, target + k, form.m_step,
             )  # fmt: skip
 
 
@@ -80,7 +78,7 @@ def _gather_result(form, tile, tile_end, first, end, scratch, base, bias, relu, 
         for k in range(first, end, LANES):
             finite &= gather_output(
                 scratch, source + k, form.m_step, bias, k, relu, out, at + k, form.result[1] * form.filters,
-                form.filters, window, form.filters - k, scratch, base + form.spare_at, ahead, TAPS,
+                form.filters, window, form.filters - k, scratch, base + form.spare_at, ahead,
             )  # fmt: skip
     return finite
 
@@ -109,8 +107,8 @@ def _spread_part(form, w, channel, channel_end, first, end, scratch, copied, u):
         for k in range(0, end - first, LANES):
             panel = k // (2 * LANES) * (form.chunk * 2 * LANES) + k % (2 * LANES)
             spread_filter(
-                source, at + c * line + k, 3 * tap, tap, ALL_TAPS, form.filters - first - k,
-                scratch, u + panel + c * 2 * LANES, form.u_step, TAPS,
+                source, at + c * line + k, 3 * tap, tap, form.filters - first - k,
+                scratch, u + panel + c * 2 * LANES, form.u_step,
             )  # fmt: skip
 
 
@@ -177,8 +175,8 @@ def _gather_part(form, item, scratch, base, dw, at):
         for k in range(item.filter, item.filter_end, LANES):
             source = base + form.u_at + (c - item.channel) * form.section + k - item.filter
             finite &= gather_filter(
-                scratch, source, form.u_step, dw, at + c * form.filters + k, 3 * plane, plane, ALL_TAPS,
-                form.filters - k, scratch, base + form.spare_at, form.filters, TAPS,
+                scratch, source, form.u_step, dw, at + c * form.filters + k, 3 * plane, plane,
+                form.filters - k, form.filters,
             )  # fmt: skip
     return finite
 

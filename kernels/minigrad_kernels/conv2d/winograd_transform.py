@@ -1,21 +1,21 @@
-"""Winograd's transforms F(m x m, r x r), m + r = 7: a small square of vectors in, one of another size out.
+"""Winograd's transforms F(4 x 4, 3 x 3): a small square of vectors in, one of another size out.
 
 All are two-sided: with L one of the matrices below, result = L square L^T, for a vector of neighbouring channels
 at a time.
 
 Math    spread_input     V = B^T x B    6x6 pixels to 6x6 frequencies
-        spread_filter    U = G w G^T    r x r taps to 6x6 frequencies
-        gather_output    y = A^T M A    6x6 frequencies, M = sum of V U over channels, to m x m pixels
-        spread_gradient  M = A g A^T    m x m pixels to 6x6 frequencies
-        gather_filter    w = G^T U G    6x6 frequencies, U = sum of V M over tiles, to r x r taps
+        spread_filter    U = G w G^T    3x3 taps to 6x6 frequencies
+        gather_output    y = A^T M A    6x6 frequencies, M = sum of V U over channels, to 4x4 pixels
+        spread_gradient  M = A g A^T    4x4 pixels to 6x6 frequencies
+        gather_filter    w = G^T U G    6x6 frequencies, U = sum of V M over tiles, to 3x3 taps
 
-The points of interpolation are 0, 1, -1, 2, -2 and infinity: six frequencies along an axis, whatever
-m and r. Row k of P_n holds the powers 0 to n - 1 of point k; that of infinity is 1 at the last. The rows of a matrix
-are written out as sums in a fixed order that share their common parts.
+The points of interpolation are 0, 1, -1, 2, -2 and infinity: six frequencies along an axis. Row k of P_n holds the
+powers 0 to n - 1 of point k; that of infinity is 1 at the last. The rows of a matrix are written out as sums in a fixed
+order that share their common parts.
 
-        input_rule   B^T = 4  0 -5  0  1  0        gradient_rule  P_m
-                           0 -4 -4  1  1  0        output_rule    P_m^T
-                           0  4 -4 -1  1  0        filter_rule    G = D P_r
+        input_rule   B^T = 4  0 -5  0  1  0        gradient_rule  P_4
+                           0 -4 -4  1  1  0        output_rule    P_4^T
+                           0  4 -4 -1  1  0        filter_rule    G = D P_3
                            0 -2 -1  2  1  0        taps_rule      G^T
                            0  2 -1 -2  1  0
                            0  4  0 -5  0  1        D = diag(1/4, -1/6, -1/6, 1/24, 1/24, 1)
@@ -27,15 +27,12 @@ are written out as sums in a fixed order that share their common parts.
               1 -2  4              1 -2  4 -8
               0  0  1              0  0  0  1
 
-Arrays are one-dimensional float32; `at`, steps and counts are in elements. `taps` is a tuple of r integers, whose
-number alone matters: its type says it to the compiler. Of a window (r0, r1, c0, c1) the places with r0 <= row < r1 and
-c0 <= column < c1 are read, others are 0; or written, others go to a spare place of one vector. `count` is how many
-channels are left, at least 1: lanes past it are read as 0 and not written, except that frequencies are always written
-as whole vectors.
+Arrays are one-dimensional float32; `at`, steps and counts are in elements. Of a window (r0, r1, c0, c1) the places with
+r0 <= row < r1 and c0 <= column < c1 are read, others are 0; or written, others go to a spare place of one vector.
+`count` is how many channels are left, at least 1: lanes past it are read as 0 and not written, except that frequencies
+are always written as whole vectors.
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
-
-from functools import partial
 
 from llvmlite import ir
 
@@ -44,7 +41,7 @@ from ..toolchain.packing import transpose
 
 __all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
 
-FREQUENCIES = 6  # along one axis
+FREQUENCIES, SIDE, TAPS = 6, 4, 3  # along one axis: pixels that a tile is made from, its own, and taps
 
 
 # ---- matrices: rules that take and give lists of vectors -------------------------------------------------------------
@@ -59,15 +56,10 @@ def input_rule(d):
 
 
 def gradient_rule(values):
-    """P_n of n values: at 0, the sums and differences of the even and odd parts at 1 and at 2, and at infinity."""
-    parts = []
-    for first in (0, 1):
-        for base in (1, 4):
-            total = values[first]
-            for power, value in enumerate(values[first + 2 :: 2], 1):
-                total = total + base**power * value
-            parts.append(total)
-    even, even_2, odd, odd_2 = parts
+    """P_n of three or four values: at 0, sums and differences of the even and odd parts at 1 and at 2, at infinity."""
+    even, even_2, odd, odd_2 = values[0] + values[2], values[0] + 4 * values[2], values[1], values[1]
+    if len(values) > TAPS:
+        odd, odd_2 = odd + values[3], odd_2 + 4 * values[3]
     odd_2 = 2 * odd_2
     return [values[0], even + odd, even - odd, even_2 + odd_2, even_2 - odd_2, values[-1]]
 
@@ -77,29 +69,16 @@ def filter_rule(w):
     return [*(value * by for value, by in zip(scaled, (1 / 4, -1 / 6, -1 / 6, 1 / 24, 1 / 24), strict=True)), last]
 
 
-def output_rule(m, size):
-    """The first `size` powers."""
-    parts, results = ((m[1] + m[2], m[3] + m[4]), (m[1] - m[2], m[3] - m[4])), []
-    for power in range(size):
-        near, far = parts[power % 2]
-        total = (m[0] + near if power == 0 else near) + 2**power * far
-        results.append(total + m[5] if power == size - 1 else total)
-    return results
+def output_rule(m):
+    near, far, odd_near, odd_far = m[1] + m[2], m[3] + m[4], m[1] - m[2], m[3] - m[4]
+    return [(m[0] + near) + far, odd_near + 2 * odd_far, near + 4 * far, (odd_near + 8 * odd_far) + m[5]]
 
 
-def taps_rule(u, size):
-    """The first `size` powers. Factors of 1/3 come last: sums of integers that are divisible by 3 come out exact."""
-    parts, results = ((u[1] + u[2], u[3] + u[4]), (u[1] - u[2], u[3] - u[4])), []
-    for power in range(size):
-        common = min(2**power, 4)
-        near, far = parts[power % 2]
-        total = (2**power // common) * far - (4 // common) * near
-        if power == 0:
-            total = total + 6 * u[0]
-        if power == size - 1:
-            total = total + (24 // common) * u[5]
-        results.append(total * (common / 24))
-    return results
+def taps_rule(u):
+    """Factors of 1/3 come last: sums of integers that are divisible by 3 come out exact."""
+    near, far, odd_near, odd_far = u[1] + u[2], u[3] + u[4], u[1] - u[2], u[3] - u[4]
+    first, last = (far - 4 * near) + 6 * u[0], (far - near) + 6 * u[5]
+    return [first * (1 / 24), (odd_far - 2 * odd_near) * (1 / 12), last * (1 / 6)]
 
 
 # ---- squares of vectors ----------------------------------------------------------------------------------------------
@@ -145,11 +124,6 @@ def _spread(emit, rule, size, source, at, steps, window, count, target, target_a
     emit.under_mask(count, body)
 
 
-def _tile(taps):
-    """Pixels of a tile along an axis."""
-    return FREQUENCIES + 1 - len(taps)
-
-
 @emitted(contract=True)
 def spread_input(emit, x, at, down, right, window, count, v, v_at, step):
     """Frequencies of 6x6 pixels."""
@@ -157,15 +131,15 @@ def spread_input(emit, x, at, down, right, window, count, v, v_at, step):
 
 
 @emitted(contract=True)
-def spread_gradient(emit, g, at, down, right, window, count, m, m_at, step, taps):
+def spread_gradient(emit, g, at, down, right, window, count, m, m_at, step):
     """Frequencies of a tile of an output gradient."""
-    _spread(emit, gradient_rule, _tile(taps), g, at, (down, right), window, count, m, m_at, step)
+    _spread(emit, gradient_rule, SIDE, g, at, (down, right), window, count, m, m_at, step)
 
 
 @emitted(contract=True)
-def spread_filter(emit, w, at, down, right, window, count, u, u_at, step, taps):
+def spread_filter(emit, w, at, down, right, count, u, u_at, step):
     """Frequencies of taps."""
-    _spread(emit, filter_rule, len(taps), w, at, (down, right), window, count, u, u_at, step)
+    _spread(emit, filter_rule, TAPS, w, at, (down, right), None, count, u, u_at, step)
 
 
 def _gathered(emit, rule, source, target, count, ahead, finish):
@@ -191,9 +165,7 @@ def _gathered(emit, rule, source, target, count, ahead, finish):
 
 
 @emitted(contract=True, result=lambda m, m_at, *_: m_at)
-def gather_output(
-    emit, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead, taps
-):
+def gather_output(emit, m, m_at, step, bias, bias_at, relu, y, at, down, right, window, count, spare, spare_at, ahead):
     """A tile of frequencies, plus a bias unless that is of size 0, with relu the positive part.
 
     What lies so many elements ahead is fetched: a store that misses all caches holds up those after it. Returns 1 if
@@ -208,13 +180,11 @@ def gather_output(
         positive = emit.filled(0).where(vector <= 0, vector)  # NaN stays
         return vector.where(relu.equals(0), positive)
 
-    rule = partial(output_rule, size=_tile(taps))
-    return _gathered(emit, rule, _frequencies(emit, m, m_at, step), pixels, count, ahead, finish)
+    return _gathered(emit, output_rule, _frequencies(emit, m, m_at, step), pixels, count, ahead, finish)
 
 
 @emitted(contract=True, result=lambda u, u_at, *_: u_at)
-def gather_filter(emit, u, u_at, step, w, at, down, right, window, count, spare, spare_at, ahead, taps):
+def gather_filter(emit, u, u_at, step, w, at, down, right, count, ahead):
     """Taps of frequencies; what lies so many elements ahead is fetched. Returns 1 if all are finite."""
-    target = _Square(emit, w.at(at), (down, right), window, spare.at(spare_at))
-    rule, source = partial(taps_rule, size=len(taps)), _frequencies(emit, u, u_at, step)
-    return _gathered(emit, rule, source, target, count, ahead, lambda vector, mask: vector)
+    source, target = _frequencies(emit, u, u_at, step), _Square(emit, w.at(at), (down, right))
+    return _gathered(emit, taps_rule, source, target, count, ahead, lambda vector, mask: vector)

@@ -14,8 +14,7 @@ from ..toolchain import implementation
 
 __all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
 
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
-elementwise = functools.partial(launcher, view=flat, small=SMALL)
+elementwise = functools.partial(launcher, view=flat)
 
 
 @elementwise(reads("x", "*"), writes("out", "*"))
@@ -106,5 +105,4 @@ def dropout(x, p, seed, step, out):
     Source  Srivastava et al. 2014; Salmon et al. 2011 (Philox)
     """
     kernel = implementation(__name__, "dropout", x)
-    kernel = getattr(kernel, "alone", kernel) if x.size < SMALL else kernel
     return lambda x, p, seed, step, out: kernel(x, p, *_key(x, seed, step), out)

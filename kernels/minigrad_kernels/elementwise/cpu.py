@@ -8,8 +8,6 @@ from ..toolchain import copy, jit, share, shared, stack_array
 from . import formulas
 from .draws import BLOCKS, drop
 
-__all__ = ["add_residual", "dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
-
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 DRAWN = 4 * BLOCKS  # elements that are drawn for at a time
 

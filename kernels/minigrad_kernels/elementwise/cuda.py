@@ -11,8 +11,6 @@ from ..toolchain.cuda import cuda, device, each_float, u32, u64, unroll
 from ..toolchain.cuda.memory import kept
 from . import formulas
 
-__all__ = ["dropout", "erf", "leaky_relu", "leaky_relu_grad", "relu", "relu_grad"]
-
 THREADS = 256
 
 

@@ -1,41 +1,45 @@
-"""Batch normalisation of (N, C) arrays in C order and (N, C, H, W) arrays that lie channels last,
-and rows brought to mean 0 and variance 1.
+"""Normalisation: of batches, of groups of channels of each image, of rows.
 
-Statistics run over all axes but the channels, of which each has `count` elements; those of rows over each row.
+Batches are (N, C) arrays in C order or (N, C, H, W) arrays that lie channels last: statistics run over all axes but the
+channels, of which each has `count` elements. group_norm and layer_norm normalise each sample by itself, in one pass on
+the CPU: their mean and variance are of float64, so that no digit of a mean far from 0 is lost between the two
+directions. Other devices make the same from standardize.
+
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
 Types   float32 and float64; matrices also float16 and bfloat16, beside which statistics, parameters and their
         gradients are float32; the CPU takes sums of float32 in float64 every few rows, a GPU in float32 throughout
-Errors  ValueError for a shape, layout or workspace, TypeError for an element type
-Source  Ioffe and Szegedy 2015; for rows Ba, Kiros and Hinton 2016, "Layer normalization"
+Errors  ValueError for a shape, layout or workspace, TypeError for an element type or kind of array
+Source  Ioffe and Szegedy 2015; Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"
 """
 
 import functools
 import math
 
+from .. import bias
 from ..bias.plan import ALIGNMENT, cut
 from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
 from ..toolchain import backend, implementation
 
 __all__ = [
-    "batch_norm_grads",
-    "batch_normalize",
-    "batch_statistics",
-    "standardize",
-    "standardize_grad",
-    "workspace",
-]
+    "batch_norm_grads", "batch_normalize", "batch_statistics", "group_norm", "group_norm_grads", "layer_norm",
+    "layer_norm_grads", "standardize", "standardize_grad", "workspace",
+]  # fmt: skip
 
-MATRIX = "N C+ | N C+ H W"
+MATRIX, IMAGES, ROWS = "N C+ | N C+ H W", "N C+ H+ W+", "rows K+"
 
 
 @functools.lru_cache(maxsize=1024)
 def workspace(function, x_shape):
-    """The bytes that "batch_statistics" or "batch_norm_grads" wants for x of this shape: two sums of each part."""
-    channels = max(x_shape[1], 1)
-    count = math.prod(x_shape) // channels
-    return 16 * (cut(count, channels).parts if count else 0) * channels + ALIGNMENT - 1
+    """The bytes that a function of this name wants for x of this shape: two sums of each part, of each image or of all.
+
+    For batch_statistics, batch_norm_grads, group_norm, group_norm_grads and layer_norm_grads.
+    """
+    columns, samples = max(x_shape[1], 1), x_shape[0] if function.startswith("group") else 1
+    rows = math.prod(x_shape) // columns
+    parts = samples * cut(rows // samples, columns).parts if rows else 0
+    return 16 * parts * columns + ALIGNMENT - 1
 
 
 _bytes = workspace  # the argument of that name hides it
@@ -44,7 +48,7 @@ _bytes = workspace  # the argument of that name hides it
 def _in_halves(x, *others):
     """Whether there are CUDA kernels for such arrays of 16 bits."""
     alike = [array for array in others if getattr(array, "shape", None) == x.shape]
-    return backend(x) == "cuda" and implementation(__name__, "fits", x)(x, *alike)
+    return backend(x) == "cuda" and implementation(bias.__name__, "fits", x)(x, *alike)
 
 
 @launcher(
@@ -72,13 +76,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
     if has_running and x.size < 2 * x.shape[1]:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
-    kernel = implementation(__name__, op, x)
-
-    def run(x, mean, variance, space, running_mean, running_var, momentum):
-        running = (running_mean, running_var) if has_running else (mean, variance)  # which stand for what is not there
-        kernel(x, mean, variance, space, *running, has_running, momentum)
-
-    return Call(_bytes(op, x.shape), run)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @launcher(
@@ -98,13 +96,6 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     Grads   training (mean and variance of x itself): batch_norm_grads
     Shapes  x, residual (or None) and out (N, C) or (N, C, H, W); mean, variance, weight, bias (C,); relu a bool
     """
-    kernel, has_weight, has_bias = implementation(__name__, "batch_normalize", x), weight is not None, bias is not None
-
-    def run(x, mean, variance, weight, bias, eps, residual, relu, out):
-        affine = weight if has_weight else mean, has_weight, bias if has_bias else mean, has_bias
-        kernel(x, mean, variance, *affine, eps, residual, relu, out)
-
-    return run
 
 
 @launcher(
@@ -128,20 +119,15 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
             workspace: workspace("batch_norm_grads", x.shape) bytes
     Errors  ValueError also for dresidual without out: it would be g
     """
-    op, has_weight = "batch_norm_grads", weight is not None
+    op = "batch_norm_grads"
     if out is None and dresidual is not None:
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
     if out is not None and dx is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
-    kernel = implementation(__name__, op, x)
-
-    def run(g, x, mean, variance, weight, *others):
-        kernel(g, x, mean, variance, weight if has_weight else mean, has_weight, *others)
-
-    return Call(_bytes(op, x.shape), run)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
-@launcher(reads("x", "rows K+"), writes("out", "rows K+"), writes("scale", "rows", SUMS), eps=number)
+@launcher(reads("x", ROWS), writes("out", ROWS), writes("scale", "rows", SUMS), eps=number)
 def standardize(x, eps, out, scale):
     """Each row shifted and scaled to mean 0 and variance 1.
 
@@ -151,7 +137,7 @@ def standardize(x, eps, out, scale):
     """
 
 
-@launcher(reads("g out", "rows K+"), reads("scale", "rows", SUMS), writes("dx", "rows K+"))
+@launcher(reads("g out", ROWS), reads("scale", "rows", SUMS), writes("dx", ROWS))
 def standardize_grad(g, out, scale, dx):
     """The gradient of standardize for x, from its results.
 
@@ -159,3 +145,79 @@ def standardize_grad(g, out, scale, dx):
     Grads   linear in g and self-adjoint: dg = standardize_grad(v, out, scale)
     Shapes  g, out and dx (rows, K) in C order; scale (rows,)
     """
+
+
+# ---- each sample by itself -------------------------------------------------------------------------------------------
+
+
+def _forward(shape, columns, statistics):
+    """A launcher of a forward pass."""
+    arrays = reads("x", shape), reads("weight bias", columns, SUMS), writes("out", shape)
+    return launcher(*arrays, writes("mean variance", statistics, "float64"), eps=number)
+
+
+def _gradients(shape, columns, statistics):
+    """A launcher of its gradients."""
+    vectors = (
+        reads("weight", columns, SUMS),
+        writes("dw db", columns, SUMS),
+        reads("mean variance", statistics, "float64"),
+    )
+    return launcher(reads("x g", shape), *vectors, writes("dx", shape), eps=number)
+
+
+def _call(op, x, mean):
+    groups = mean.shape[-1]
+    if op.startswith("group") and x.shape[1] % groups:
+        raise ShapeError(
+            f"{op}: mean has shape {mean.shape}, wants (N, groups) for groups of the {x.shape[1]} channels"
+        )
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
+
+
+@_forward(IMAGES, "C", "N groups+")
+def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
+    """Each group of channels of each image shifted and scaled to mean 0 and variance 1, then each channel again.
+
+    Math    z = (x - mean) / sqrt(variance + eps), with mean and biased variance over a group
+            out = z weight + bias
+    Grads   group_norm_grads
+    Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64;
+            workspace: workspace("group_norm", x.shape) bytes
+    """
+    return _call("group_norm", x, mean)
+
+
+@_gradients(IMAGES, "C", "N groups+")
+def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
+    """The gradients of group_norm.
+
+    Math    h = g weight;  db = sum g;  dw = sum g z
+            dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
+    Grads   none here: second order goes through the differentiable form
+    Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
+            workspace: workspace("group_norm_grads", x.shape) bytes
+    """
+    return _call("group_norm_grads", x, mean)
+
+
+@_forward(ROWS, "K", "rows")
+def layer_norm(x, weight, bias, eps, out, mean, variance):
+    """Each row shifted and scaled to mean 0 and variance 1, then each column.
+
+    Math    as group_norm, with mean and biased variance over a row
+    Grads   layer_norm_grads
+    Shapes  x and out (rows, K) in C order; weight and bias (K,); mean and variance (rows,), float64
+    """
+
+
+@_gradients(ROWS, "K", "rows")
+def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
+    """The gradients of layer_norm.
+
+    Math    as group_norm_grads, over rows of K
+    Grads   none here: second order goes through the differentiable form
+    Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
+            workspace: workspace("layer_norm_grads", x.shape) bytes
+    """
+    return _call("layer_norm_grads", x, mean)

@@ -1,4 +1,4 @@
-"""Columns normalised on the CPU: the channels of a batch here, and those of each sample for sample_norm.
+"""Columns normalised on the CPU: the channels of a batch, and groups of channels of each image.
 
 A matrix of (rows, columns) holds the rows of all samples, which have vectors of columns of their own; a batch is one
 sample. Two kernels do all: `sum_columns` adds up what the elements of a column give, `finish` makes each element from
@@ -17,9 +17,9 @@ from ..bias.cpu import SHORT, SMALL, TILE, line_of
 from ..bias.plan import cut
 from ..toolchain import clear, elements, jit, share, shared, stack_array
 from ..toolchain.lines import line
-from .cpu_rows import standardize, standardize_grad
+from .cpu_rows import layer_norm, layer_norm_grads, standardize, standardize_grad
 
-__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "standardize", "standardize_grad"]
+__all__ = ["layer_norm", "layer_norm_grads", "standardize", "standardize_grad"]  # of cpu_rows.py
 
 RUN = 1 << 15  # elements that a thread takes at once where nothing is summed
 MOMENTS, PRODUCTS, MASKED = range(3)  # what is summed
@@ -260,25 +260,25 @@ def finish(x, centre, scale, shift, out, more=None, gain=1, low=-np.inf):
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
-def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum):
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum):
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
     mean[:], variance[:] = (statistic[0] for statistic in column_statistics(x, 1, workspace))
-    if has_running:
+    if running_mean is not None:
         for kept, new in (running_mean, mean), (running_var, variance * np.float64(len(x) / (len(x) - 1))):
             kept[:] = (1 - np.float64(momentum)) * kept + momentum * new
 
 
 @np.errstate(all="ignore")
-def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out):
-    scale = (weight if has_weight else 1) / np.sqrt(variance + np.float64(eps))
-    finish(x, mean, scale[None], bias if has_bias else 0, out, residual, low=0 if relu else -np.inf)
+def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
+    scale = (1 if weight is None else weight) / np.sqrt(variance + np.float64(eps))
+    finish(x, mean, scale[None], 0 if bias is None else bias, out, residual, low=0 if relu else -np.inf)
 
 
 @np.errstate(all="ignore")
-def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace):
+def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     if not x.size:
         dw.fill(0)
         db.fill(0)
@@ -290,6 +290,53 @@ def batch_norm_grads(g, x, mean, variance, weight, has_weight, eps, out, dx, dw,
     products *= scale
     db[:], dw[:] = sums, products
     if dx is not None:
-        gain = scale * weight if has_weight else scale
+        gain = scale if weight is None else scale * weight
         each = gain / -len(x)
         finish(x, mean, (each * scale * products)[None], each * sums, dx, g if out is None else masked, gain)
+
+
+# ---- groups of channels of each image: NumPy works out what they have in common --------------------------------------
+
+
+def _averaged(columns, groups):
+    """The averages over the columns of each group, (samples, groups, 1), of numbers of (samples, columns)."""
+    return columns.reshape(len(columns), groups, -1).mean(2, keepdims=True)
+
+
+def _spread(numbers, columns):
+    """Numbers of (samples, groups) for each column, (samples, columns)."""
+    return np.repeat(numbers, columns // numbers.shape[1], axis=1)
+
+
+@np.errstate(all="ignore")
+def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
+    if not x.size:
+        return
+    samples, columns = len(x), weight.size
+    matrix, out = x.reshape(-1, columns), out.reshape(-1, columns)
+    means, variances = column_statistics(matrix, samples, workspace)
+    middle = _averaged(means, mean.shape[1])
+    apart = means.reshape(*mean.shape, -1) - middle
+    mean[:] = middle[:, :, 0]
+    variance[:] = _averaged(variances + (apart * apart).reshape(samples, columns), mean.shape[1])[:, :, 0]
+    scale = _spread(1 / np.sqrt(variance + eps), columns) * weight
+    finish(matrix, _spread(mean, columns), scale, bias, out)
+
+
+@np.errstate(all="ignore")
+def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
+    if not x.size:
+        dw.fill(0)
+        db.fill(0)
+        return
+    samples, columns = len(x), weight.size
+    g, matrix, dx = (array.reshape(-1, columns) for array in (g, x, dx))
+    rows = len(matrix) // samples
+    middle, scale = _spread(mean, columns), _spread(1 / np.sqrt(variance + eps), columns)
+    centre = middle.astype(x.dtype)
+    sums, products = column_sums(PRODUCTS, matrix, samples, workspace, centre, g)
+    products = (products - (middle - centre) * sums) * scale  # of g z
+    db[:], dw[:] = sums.sum(0), products.sum(0)
+    level, slope = (_averaged(total * weight, mean.shape[1])[:, :, 0] / rows for total in (sums, products))
+    slopes, shifts = -scale * scale * _spread(slope, columns), -scale * _spread(level, columns)
+    finish(matrix, middle, slopes, shifts, dx, g, scale * weight)

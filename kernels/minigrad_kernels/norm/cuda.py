@@ -7,31 +7,12 @@ says. A team of threads owns a row (cuda_rows.py): its rungs are plain, joined i
 
 import numpy as np
 
-from ..bias.cuda import LIMIT
+from ..bias.cuda import rung_of
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
-from ..errors import ShapeError
-from ..softmax.cuda_teams import THREADS, start
-from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
+from ..softmax.cuda_teams import THREADS, start_rung
+from ..toolchain.cuda.memory import VECTOR, address
 from . import cuda_plain, cuda_rows, cuda_vector
-
-__all__ = ["batch_norm_grads", "batch_normalize", "batch_statistics", "fits", "standardize", "standardize_grad"]
-
-
-def fits(x, *others):
-    """Whether the vector rung takes arrays of one shape, (N, C) or (N, C, H, W); of 16 bits there is no other."""
-    columns, width = x.shape[1], 4 * x.itemsize
-    quads = x.size and x.size % 4 == 0 and cut(x.size // columns, columns).fold * columns % 4 == 0
-    return bool(quads) and x.dtype != np.float64 and aligned(x, *others, to=width)
-
-
-def _rung(op, rung, x, *others):
-    """The rung for matrices of one shape whose channels are columns; others may be None."""
-    if x.size >= LIMIT:
-        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {LIMIT}; split it")
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
-    fitting = fits(x, *(array for array in others if array is not None))
-    return choose(op, rung, {"plain": None, "vector": None if fitting else wish})
 
 
 def _given(x, *arrays):
@@ -74,28 +55,25 @@ def _finish(rung, x, more, passed, mean, variance, weight, bias, dw, out, eps, r
     cuda_vector.FINISH[x.dtype.name]((plan.tiles * groups,), (THREADS,), arguments)
 
 
-def batch_statistics(x, mean, variance, workspace, running_mean, running_var, has_running, momentum, rung=None):
-    rung = _rung("batch_statistics", rung, x)
+def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum, rung=None):
+    rung = rung_of("batch_statistics", rung, x)
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
     parts = _sums(rung, x, None, None, mean, None, workspace)
-    running = (running_mean, running_var) if has_running else (None, None)
-    _totals(cuda_plain.total_statistics, mean, (*parts, mean, variance, *running, momentum, len(x)))
+    arguments = *parts, mean, variance, running_mean, running_var, momentum, len(x)
+    _totals(cuda_plain.total_statistics, mean, arguments)
 
 
-def batch_normalize(x, mean, variance, weight, has_weight, bias, has_bias, eps, residual, relu, out, rung=None):
-    rung = _rung("batch_normalize", rung, x, out, residual)
+def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out, rung=None):
+    rung = rung_of("batch_normalize", rung, x, out, residual)
     if x.size:
-        affine = weight if has_weight else None, bias if has_bias else None
-        _finish(rung, x, residual, None, mean, variance, *affine, None, out, eps, relu)
+        _finish(rung, x, residual, None, mean, variance, weight, bias, None, out, eps, relu)
 
 
-def batch_norm_grads(
-    g, x, mean, variance, weight, has_weight, eps, out, dx, dw, db, dresidual, workspace, rung=None
-):  # fmt: skip
-    rung = _rung("batch_norm_grads", rung, x, g, out, dx, dresidual)
+def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace, rung=None):
+    rung = rung_of("batch_norm_grads", rung, x, g, out, dx, dresidual)
     if not x.size:
         dw.fill(0)
         db.fill(0)
@@ -104,20 +82,15 @@ def batch_norm_grads(
     _totals(cuda_plain.total_grads, dw, (*parts, variance, dw, db, eps))
     if dx is not None:
         g, out = (g, out) if dresidual is None else (dresidual, None)
-        _finish(rung, x, g, out, mean, variance, weight if has_weight else None, db, dw, dx, eps, False)
+        _finish(rung, x, g, out, mean, variance, weight, db, dw, dx, eps, False)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def _start(op, rung, kernel, x, *arguments):
-    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
-    start(cuda_rows.ROWS[rung][kernel], x, (x, *arguments))
-
-
 def standardize(x, eps, out, scale, rung=None):
-    _start("standardize", rung, 0, x, out, scale, eps)
+    start_rung("standardize", rung, cuda_rows.ROWS, 0, x, out, scale, eps)
 
 
 def standardize_grad(g, out, scale, dx, rung=None):
-    _start("standardize_grad", rung, 1, g, out, scale, dx)
+    start_rung("standardize_grad", rung, cuda_rows.ROWS, 1, g, out, scale, dx)

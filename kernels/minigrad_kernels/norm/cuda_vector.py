@@ -9,7 +9,7 @@ A ReLU that followed is part of both passes of the gradients: each masks g by wh
 is written only where it is wanted itself, as the gradient of a residual; the second pass then reads that.
 """
 
-from ..bias.cuda_vector import add4, fold_and_write, lines_below, passed4
+from ..bias.cuda_vector import PLACES, add4, fold_and_write, own_lines, passed4
 from ..bias.plan import LINE
 from ..toolchain.cuda import cuda, device, f32, i32, u32, unroll
 from ..toolchain.cuda.halves import HALVES, SINGLE
@@ -17,7 +17,6 @@ from .cuda_plain import median
 
 __all__ = ["FINISH", "SUMS"]
 
-PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
 LEAST = float("-inf")
 
 
@@ -34,17 +33,6 @@ def columns_of(place, columns):
     c1 = after(c0, columns)
     c2 = after(c1, columns)
     return c0, c1, c2, after(c2, columns)
-
-
-@device
-def own_lines(size, columns, fold, tiles, share):
-    """(part, tile, place, line, first, count) of this thread: `count` lines from `first` on, 0 if it has no place."""
-    part = i32(u32(u32(cuda.blockIdx.x) // u32(tiles)))
-    tile = i32(cuda.blockIdx.x - part * tiles)
-    place, line, first = i32(tile * LINE + 4 * cuda.threadIdx.x), i32(fold * columns), i32(part * share)
-    lines = i32((u32(size) + u32(line) - u32(1)) // u32(line))
-    count = lines_below(first, share, lines, line, place, size)
-    return part, tile, place, line, first, count if place < line else i32(0)
 
 
 @device
@@ -133,8 +121,8 @@ def _sums(half):
                     store4(masked, k, v)
                 total, product = add4(total, v), add4(product, mul4(v, d))
                 k = i32(k + line)
-        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, tiles, part, tile)
-        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, tiles, part, tile)
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, sums, columns, fold, part, tile)
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), product, products, columns, fold, part, tile)
 
     return sums_vector
 

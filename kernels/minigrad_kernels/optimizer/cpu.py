@@ -15,8 +15,6 @@ from ..toolchain import array_at, elements, jit, share, shared, stack_array
 from .rules import MAXIMIZE, ROOM, RULES
 from .rules import ten as ten_of
 
-__all__ = ["adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
-
 CHUNK = 16384  # elements
 RUN = 1024  # elements that an update takes at a time
 SPARE = 3 * RUN  # for states that are not there

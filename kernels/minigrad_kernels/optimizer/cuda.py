@@ -17,8 +17,6 @@ from . import cuda_kernels
 from .cuda_kernels import CHUNK, THREADS
 from .rules import ROOM, RULES
 
-__all__ = ["adagrad", "adam", "addresses", "clip_factor", "rmsprop", "scale", "sgd", "squared_norms", "tables"]
-
 KINDS = 5  # of arrays: parameters, gradients, three states
 LIMIT = 1 << 31  # elements of an array
 ALIGNMENT = 8  # bytes, of partial sums

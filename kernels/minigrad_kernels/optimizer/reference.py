@@ -7,8 +7,6 @@ import numpy
 
 from .rules import SGD, Adagrad, Adam, RMSprop
 
-__all__ = ["adagrad", "adam", "clip_factor", "rmsprop", "scale", "sgd", "squared_norm"]
-
 
 def _doubles(xp, *arrays):
     return [None if a is None else xp.array(a, dtype=float) for a in arrays]

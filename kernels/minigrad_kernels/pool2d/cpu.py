@@ -17,10 +17,6 @@ from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
 from .cpu_windows import LANES, add_quotient, add_windows, mean_window, place_windows
 from .geometry import PARTS
 
-__all__ = [
-    "average_forward", "average_input_grad", "max_forward", "max_input_grad", "max_relu_input_grad", "max_select",
-]  # fmt: skip
-
 NOTHING = np.zeros((1, 0))
 
 
@@ -115,7 +111,7 @@ def place(team, g, out, rectified, positions, kernel_size, stride, padding, dila
 
 
 @lru_cache(maxsize=1024)
-def _bands(images, lines, kernel_size, stride, padding, dilation):
+def _bands(images, lines, kernel_size, stride, _, dilation):
     """Whether windows overlap, how many bands of dx do not, and in how many parts these are placed."""
     overlap = any(s < d * (k - 1) + 1 for k, s, d in zip(kernel_size, stride, dilation, strict=True))
     bands = images * (1 if overlap else lines)

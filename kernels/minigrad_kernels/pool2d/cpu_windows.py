@@ -7,9 +7,9 @@ from there on, at least 1; no more than LANES of them are used.
 import functools
 
 from ..toolchain.emit import emitted
-from ..toolchain.pooling import LANES, each_tap, each_window, max_windows, under_channels
+from ..toolchain.pooling import LANES, each_tap, each_window, under_channels
 
-__all__ = ["LANES", "add_quotient", "add_windows", "max_windows", "mean_window", "place_windows"]
+__all__ = ["LANES", "add_quotient", "add_windows", "mean_window", "place_windows"]
 
 
 @emitted(lanes=LANES, numbers="divisor")

@@ -15,15 +15,6 @@ from ..toolchain.cuda.memory import VECTOR, address, aligned, choose, kept
 from . import cuda_plain, cuda_vector
 from .cuda_vector import by
 
-__all__ = [
-    "average_forward",
-    "average_input_grad",
-    "max_forward",
-    "max_input_grad",
-    "max_relu_input_grad",
-    "max_select",
-]
-
 LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
 

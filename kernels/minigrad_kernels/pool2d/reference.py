@@ -2,15 +2,6 @@
 
 import numpy
 
-__all__ = [
-    "average_forward",
-    "average_input_grad",
-    "max_forward",
-    "max_input_grad",
-    "max_relu_input_grad",
-    "max_select",
-]
-
 
 def _taps(kernel_size, dilation):
     p, q = kernel_size

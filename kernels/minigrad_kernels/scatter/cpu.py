@@ -2,8 +2,6 @@
 
 from ..toolchain import clear, flat, share, shared
 
-__all__ = ["add_rows"]
-
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 
 

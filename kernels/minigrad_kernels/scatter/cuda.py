@@ -7,8 +7,6 @@ for float32 and float64.
 from ..errors import ShapeError
 from ..toolchain.cuda import cuda, each_float
 
-__all__ = ["add_rows"]
-
 THREADS = 256
 LIMIT = (1 << 31) - THREADS  # elements of x
 

@@ -2,8 +2,6 @@
 
 import numpy
 
-__all__ = ["add_rows"]
-
 
 def add_rows(x, places, order, size, xp=numpy):
     """The sums alone, of so many rows; order does not matter here."""

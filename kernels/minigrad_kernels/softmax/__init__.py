@@ -23,7 +23,6 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_grad",
     "cross_entropy_total",
-    "cross_entropy_total_grad",
     "log_softmax",
     "log_softmax_grad",
     "softmax",
@@ -89,32 +88,21 @@ def wrong_label(word):
     return word >> 32, label - (label >> 31 << 32)
 
 
-def _check_target(op, target, ignore_index, classes):
-    # Without a sign a negative number is huge.
-    if np.maximum.reduce(target.view(np.uint64), initial=0) >= classes:
-        wrong = ((target < 0) | (target >= classes)) & (target != ignore_index)
-        if wrong.any():
-            n = int(wrong.argmax())
-            raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
-
-
 def _loss(op, name, x, at):
     """What runs a loss whose target and ignore_index are arguments `at` and `at` + 1.
 
-    Looking into a GPU's memory would wait for all that it was told to do: kernels look, and report into `wrong`.
+    On a CPU the kernel looks at targets before it writes, and says whether all is well. Looking into a GPU's memory
+    would wait for all that it was told to do: there it reports into `wrong`.
     """
     kernel, classes = implementation(__name__, name, x), x.shape[1]
-    if type(x) is not np.ndarray:
-        return kernel
-    looks = name.startswith("cross_entropy_total")  # by itself, before it writes, and says whether all is well
 
     def run(*given):
-        if not looks:
-            _check_target(op, *given[at : at + 2], classes)
-        if kernel(*given) is False:
-            _check_target(op, *given[at : at + 2], classes)
+        if not kernel(*given):
+            target, ignore_index = given[at : at + 2]
+            n = int((((target < 0) | (target >= classes)) & (target != ignore_index)).argmax())
+            raise ShapeError(f"{op}: target[{n}] = {target[n]}, but there are {classes} classes (0..{classes - 1})")
 
-    return run
+    return run if type(x) is np.ndarray else kernel
 
 
 @launcher(reads("x", MATRIX), writes("losses logsumexp", "rows", SUMS), *LABELS, ignore_index=IGNORED)
@@ -129,13 +117,23 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None):
     return _loss("cross_entropy", "cross_entropy", x, 1)
 
 
-@launcher(reads("x", MATRIX), writes("dx", MATRIX), reads("g logsumexp", "rows", SUMS), *LABELS, ignore_index=IGNORED)
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
-    """The gradient of the losses for x.
+@launcher(
+    reads("x", MATRIX),
+    writes("dx", MATRIX),
+    reads("g", "rows | ", SUMS),
+    reads("logsumexp", "rows", SUMS),
+    reads("divisor?", "", SUMS),
+    *LABELS,
+    ignore_index=IGNORED,
+)
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx, wrong=None):
+    """The gradient of the losses for x, or of their sum or mean.
 
-    Math    dx[n] = g[n] * (exp(x[n] - logsumexp[n]) - one_hot(target[n])), 0 where target[n] is ignore_index
+    Math    dx[n] = g[n] / divisor * (exp(x[n] - logsumexp[n]) - one_hot(target[n])), 0 where target[n] is ignore_index;
+            g[n] is g where there is one for all rows, divisor is 1 where it is None
     Grads   linear in g
-    Shapes  x and dx (rows, classes); g, target, logsumexp (rows,); wrong (1,) or None
+    Shapes  x and dx (rows, classes); g (rows,) or (); target, logsumexp (rows,); divisor () or None;
+            wrong (1,) or None
     """
     return _loss("cross_entropy_grad", "cross_entropy_grad", x, 2)
 
@@ -154,26 +152,8 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
 
     Math    logsumexp[n] = log sum exp(x[n]);  divisor = how many rows count if mean, else 1
             out = sum of (logsumexp[n] - x[n, target[n]]) / divisor over the rows that count; the mean of none is NaN
-    Grads   dx = cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp)
+    Grads   dx = cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor)
     Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None;
             workspace: workspace(rows) bytes
     """
     return Call(_bytes(x.shape[0]), _loss("cross_entropy", "cross_entropy_total", x, 1))
-
-
-@launcher(
-    reads("x", MATRIX),
-    writes("dx", MATRIX),
-    reads("g divisor", "", SUMS),
-    reads("logsumexp", "rows", SUMS),
-    *LABELS,
-    ignore_index=IGNORED,
-)
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None):
-    """The gradient of the sum or the mean of the losses for x.
-
-    Math    dx[n] = g / divisor * (exp(x[n] - logsumexp[n]) - one_hot(target[n])), 0 where target[n] is ignore_index
-    Grads   linear in g
-    Shapes  g, divisor (); x and dx (rows, classes); target, logsumexp (rows,); wrong (1,) or None
-    """
-    return _loss("cross_entropy_total_grad", "cross_entropy_total_grad", x, 3)

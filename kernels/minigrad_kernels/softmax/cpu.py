@@ -5,9 +5,8 @@
     finish  another formula writes the row's results
 
 The greatest element is subtracted before exp, so that nothing overflows. Sums are of float64. A row with NaN or +inf,
-or of -inf alone, gives NaN, as in PyTorch. The launcher has looked at the targets, so nothing is written into `wrong`.
-It need not have for cross_entropy_total and its gradient: they write nothing where a target is no class, and say
-whether they did.
+or of -inf alone, gives NaN, as in PyTorch. Losses and their gradients write nothing where a target is no class, and say
+whether they did; so nothing is written into `wrong`.
 """
 
 import math
@@ -18,17 +17,6 @@ from ..toolchain import clear, elements, flat, jit, share, shared, stack_array
 from ..toolchain.lines import LANES, lane_greatest, lane_total, line
 from ..toolchain.maths import exp
 from . import SMALL
-
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "cross_entropy_total_grad",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-]
 
 SHORT = 1024  # losses that are added one by one
 LIKE = np.zeros(1)  # the type of sums
@@ -192,24 +180,23 @@ def log_softmax_grad(g, out, dx):
 
 
 def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
-    run(losses_of_rows, x, x, target, ignore_index, LIKE, losses, logsumexp)
-
-
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong):
-    run(grad_of_rows, x, g, x.dtype.type(1), x, target, ignore_index, logsumexp, dx)
+    good = name_classes(target, ignore_index, x.shape[1])
+    if good:
+        run(losses_of_rows, x, x, target, ignore_index, LIKE, losses, logsumexp)
+    return good
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
-    good = name_classes(target, ignore_index, x.shape[1])
+    losses = elements(workspace, out.dtype, x.shape[0])
+    good = cross_entropy(x, target, ignore_index, losses, logsumexp, wrong)
     if good:
-        losses = elements(workspace, out.dtype, x.shape[0])
-        cross_entropy(x, target, ignore_index, losses, logsumexp, wrong)
         add_losses(losses, target, ignore_index, mean, out, divisor)
     return good
 
 
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong):
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx, wrong):
     good = name_classes(target, ignore_index, x.shape[1])
     if good:
-        run(grad_of_rows, x, g.reshape(1), divisor[()], x, target, ignore_index, logsumexp, dx)
+        divisor = x.dtype.type(1) if divisor is None else divisor[()]
+        run(grad_of_rows, x, g.reshape(-1), divisor, x, target, ignore_index, logsumexp, dx)
     return good

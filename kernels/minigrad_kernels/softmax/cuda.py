@@ -8,43 +8,27 @@ Targets on a GPU are not looked at before the launch: a row whose target is out 
 
 import numpy as np
 
-from ..toolchain.cuda.memory import address, choose
+from ..toolchain.cuda.memory import address
 from .cuda_rows import ROWS, loss_grad, loss_sum
-from .cuda_teams import THREADS, start
-
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "cross_entropy_total_grad",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-]
+from .cuda_teams import THREADS, start, start_rung
 
 FORWARD, GRAD, LOSS = range(3)
 
 
-def _start(op, rung, kernel, x, *arguments):
-    rung = choose(op, rung, {"plain": None, "warp": None if x.dtype == np.float32 else "float32"})
-    start(ROWS[rung][kernel], x, (x, *arguments))
-
-
 def softmax(x, out, rung=None):
-    _start("softmax", rung, FORWARD, x, out, 0)
+    start_rung("softmax", rung, ROWS, FORWARD, x, out, 0)
 
 
 def softmax_grad(g, out, dx, rung=None):
-    _start("softmax_grad", rung, GRAD, g, out, dx, 0)
+    start_rung("softmax_grad", rung, ROWS, GRAD, g, out, dx, 0)
 
 
 def log_softmax(x, out, rung=None):
-    _start("log_softmax", rung, FORWARD, x, out, 1)
+    start_rung("log_softmax", rung, ROWS, FORWARD, x, out, 1)
 
 
 def log_softmax_grad(g, out, dx, rung=None):
-    _start("log_softmax_grad", rung, GRAD, g, out, dx, 1)
+    start_rung("log_softmax_grad", rung, ROWS, GRAD, g, out, dx, 1)
 
 
 def _word(wrong):
@@ -53,7 +37,7 @@ def _word(wrong):
 
 
 def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None, rung=None):
-    _start("cross_entropy", rung, LOSS, x, target, ignore_index, losses, logsumexp, _word(wrong))
+    start_rung("cross_entropy", rung, ROWS, LOSS, x, target, ignore_index, losses, logsumexp, _word(wrong))
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None, rung=None):
@@ -64,10 +48,6 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     loss_sum[out.itemsize]((1,), (THREADS,), arguments)
 
 
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, dx, wrong=None):
-    start(loss_grad, x, (g, None, x, target, ignore_index, logsumexp, dx, _word(wrong)))
-
-
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, dx, wrong=None):
-    numbers = g.reshape(1), divisor.reshape(1)
-    start(loss_grad, x, (*numbers, x, target, ignore_index, logsumexp, dx, _word(wrong)))
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx, wrong=None):
+    divisor = None if divisor is None else divisor.reshape(1)
+    start(loss_grad, x, (g.reshape(-1), divisor, x, target, ignore_index, logsumexp, dx, _word(wrong)))

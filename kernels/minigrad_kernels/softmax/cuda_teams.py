@@ -11,8 +11,9 @@ Source  Harris 2007, "Optimizing parallel reduction in CUDA"
 """
 
 from ..toolchain.cuda import cuda, device
+from ..toolchain.cuda.memory import choose
 
-__all__ = ["THREADS", "greater", "own_row", "shuffled", "start", "sum_of", "treed"]
+__all__ = ["THREADS", "greater", "own_row", "shuffled", "start", "start_rung", "sum_of", "treed"]
 
 ALL, LANES, THREADS = 0xFFFFFFFF, 32, 256
 WARPS = THREADS // LANES
@@ -25,6 +26,12 @@ def start(kernels, x, arguments):
     lanes = THREADS if columns > LONG else min(1 << (columns - 1).bit_length(), LANES)
     if rows:
         kernels[x.itemsize]((-(-rows * lanes // THREADS),), (lanes, THREADS // lanes), arguments)
+
+
+def start_rung(op, rung, rungs, kernel, x, *arguments):
+    """Start a kernel, by its number, of the ladder of two rungs."""
+    name = choose(op, rung, {"plain": None, "warp": None if x.itemsize == 4 else "float32"})
+    start(rungs[name][kernel], x, (x, *arguments))
 
 
 @device

@@ -2,17 +2,6 @@
 
 import numpy
 
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "cross_entropy_total_grad",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-]
-
 
 def _logsumexp(x, xp):
     """Of each row, as a column."""
@@ -49,8 +38,10 @@ def cross_entropy(x, target, ignore_index, xp=numpy):
     return xp.where(counted, logsumexp - chosen, 0.0), logsumexp
 
 
-def cross_entropy_grad(g, x, target, ignore_index, logsumexp, xp=numpy):
+def cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, xp=numpy):
+    """g: one number for each row, or for all."""
     g, x, logsumexp = (xp.array(v, dtype=float) for v in (g, x, logsumexp))
+    g = xp.full(len(target), 1.0) * g / (1.0 if divisor is None else divisor)
     target = numpy.array(target)
     one_hot = (numpy.arange(x.shape[1]) == target[:, None]).astype(float)
     dx = g[:, None] * (xp.exp(x - logsumexp[:, None]) - one_hot)
@@ -62,8 +53,3 @@ def cross_entropy_total(x, target, ignore_index, mean, xp=numpy):
     losses, logsumexp = cross_entropy(x, target, ignore_index, xp)
     divisor = float(numpy.sum(numpy.array(target) != ignore_index)) if mean else 1.0
     return xp.sum(losses) / (divisor or numpy.nan), numpy.array(divisor), logsumexp
-
-
-def cross_entropy_total_grad(g, divisor, x, target, ignore_index, logsumexp, xp=numpy):
-    weights = xp.full(len(target), 1.0) * g / divisor
-    return cross_entropy_grad(weights, x, target, ignore_index, logsumexp, xp)

@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 from ..errors import ShapeError
 
-__all__ = ["TILE", "Array", "Emitter", "Value", "emitted", "fma", "instruction_set", "transposed", "wide"]
+__all__ = ["TILE", "Array", "Emitter", "Value", "emitted", "instruction_set", "transposed"]
 
 
 # ---- instruction sets ----------------------------------------------------------------------------
@@ -79,7 +79,6 @@ def instruction_set():
 
 
 TILE = TILES[instruction_set()]
-FUSED = instruction_set() not in ("sse", "plain")  # elsewhere a fused multiply-add would be a call for each element
 INT, LANE = ir.IntType(64), ir.IntType(32)
 CACHE_LINE = 64  # bytes
 # What inline assembly calls a vector register; None where that is not known.
@@ -306,9 +305,9 @@ class Emitter:
         """A vector of a constant."""
         return self.value(_constant(kind or self.vector, number))
 
-    def counting(self, first=0):
-        """The integers first, first + 1, ... in the lanes."""
-        return self.value(ir.Constant(ir.VectorType(INT, self.lanes), list(range(first, first + self.lanes))))
+    def counting(self):
+        """The integers 0, 1, ... in the lanes."""
+        return self.value(ir.Constant(ir.VectorType(INT, self.lanes), list(range(self.lanes))))
 
     def minimum(self, a, b):
         return a.where(a < b, b)
@@ -468,34 +467,3 @@ def _taken(kind):
     if isinstance(kind, types.BaseTuple):
         return types.UniTuple(types.int64, len(kind))
     return kind
-
-
-# ---- what a compiled loop over elements asks of the processor that plain Python cannot say ---------------------------
-
-
-@intrinsic
-def fma(typing_context, a, b, c):
-    """a * b + c of float32, rounded once; where the instruction set has no such instruction, twice.
-
-    So the bits follow from the instruction set alone, and not from how a loop was compiled.
-    """
-
-    def generate(context, builder, signature, values):
-        return builder.fma(*values) if FUSED else builder.fadd(builder.fmul(*values[:2]), values[2])
-
-    return types.float32(types.float32, types.float32, types.float32), generate
-
-
-@intrinsic
-def wide(typing_context, count):
-    """The count, an integer; loops of the function that asks for it use the widest vectors that there are.
-
-    Compilers prefer half of AVX-512's, which pays only where a program has little to compute.
-    """
-
-    def generate(context, builder, signature, values):
-        # llvmlite knows the attributes that are words, but not those that are texts.
-        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
-        return values[0]
-
-    return count(count), generate

@@ -19,7 +19,7 @@ from .vector import channel_tile, dot_tile, low_tile, narrow_tile, wide_tile
 __all__ = [
     "ALIGNMENT", "CHANNELS", "DOT", "DOT_COLUMNS", "DOT_ROWS", "GATHER", "LOW_ROWS", "NOTHING", "ROWS", "SHARED_WORK",
     "VECTOR_BYTES", "Border", "Job", "Plan", "aligned", "cut", "flat", "in_pieces", "make_plan", "memory", "pieces",
-    "plan_cost", "runner", "scratch_bytes",
+    "runner", "scratch_bytes",
 ]  # fmt: skip
 
 # ---- plans -------------------------------------------------------------------------------------------------------
@@ -172,18 +172,6 @@ def cut(count, tile, sections):
     """Bounds of the sections of a range, multiples of the tile but for the end."""
     tiles = -(-count // tile)
     return [min(count, section * tiles // sections * tile) for section in range(sections + 1)]
-
-
-def plan_cost(plan, itemsize):
-    """What the products of a plan cost, in steps of tiles of two vectors."""
-    jobs, lanes = plan.jobs, VECTOR_BYTES // itemsize
-    whole, rest = np.divmod(jobs[:, ROW_END] - jobs[:, ROW], ROWS)
-    tiles, low = whole + (rest > 0), -(-rest // LOW_ROWS) * max(LOW_ROWS, WAIT) / ROWS
-    mixed = whole + np.where(rest <= 2 * LOW_ROWS, low, 1)
-    whole, rest = np.divmod(jobs[:, COLUMNS], 2 * lanes)
-    wide, narrow = whole + (rest > lanes), (rest > 0) & (rest <= lanes)
-    steps = (jobs[:, TAP_END] - jobs[:, TAP]) * jobs[:, LENGTH] + TILE_STEPS + ACCUMULATE_STEPS * jobs[:, ACCUMULATE]
-    return float(np.sum(steps * (wide * mixed + narrow * NARROW * tiles)))
 
 
 # ---- running them ------------------------------------------------------------------------------------------------

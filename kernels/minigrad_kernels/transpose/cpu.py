@@ -4,8 +4,6 @@ a tile that overlaps its neighbour."""
 from ..toolchain import flat, jit, share, shared
 from ..toolchain.packing import SIDE, turn
 
-__all__ = ["transpose"]
-
 ROWS = 256  # of x that a thread takes at once
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 
