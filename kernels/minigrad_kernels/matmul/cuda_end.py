@@ -8,8 +8,8 @@ from ..toolchain.cuda import bits, cuda, device, f32, i32, i64, offset, store4_w
 from ..toolchain.cuda.halves import SINGLE
 
 __all__ = [
-    "BIAS", "QUAD", "RELU", "RESIDUAL", "SUMS", "WIDE", "finish", "least_of", "make_own", "make_take", "make_write",
-    "own_of_lane", "same",
+    "ALL", "BIAS", "QUAD", "RELU", "RESIDUAL", "SUMS", "WIDE", "finish", "least_of", "make_own", "make_take",
+    "make_write", "own_of_lane", "same",
 ]  # fmt: skip
 
 # Flags of a kernel: add the bias; then ReLU; rows of results may be written four elements at once; results are float32,
