@@ -4,7 +4,7 @@ The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 to TF32; channels are multiples of what 16 bytes hold.
 """
 
-from ..matmul.cuda_end import make_take, make_write, own_of_lane, same
+from ..matmul.cuda_end import make_write, own_of_lane, same
 from ..matmul.cuda_tensor import CORES, make_products, make_tile
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
 from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, cp_async_wait, global_address
@@ -20,7 +20,7 @@ ROW_BLOCKS, COLUMN_BLOCKS = WARP[0] // 16, WARP[1] // 8  # of a warp's products
 SUMS = 4 * ROW_BLOCKS * COLUMN_BLOCKS
 STAGES = 4  # tiles of each operand in shared memory: one that is read, three that are on their way
 CHUNKS = 4  # of 16 bytes in a line of a tile along the sums
-wait, take = cp_async_wait(STAGES - 2), make_take(COLUMN_BLOCKS)
+wait = cp_async_wait(STAGES - 2)
 
 
 def shared_of(kind):
@@ -47,7 +47,7 @@ def make_tensor(core, adjoint):
     a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
     multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
-    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, take)
+    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, True)
     a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
     a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
     a_hop, b_hop, stages = apart * CHUNKS * 16, b_tile.bytes // b_count, STAGES * stage
@@ -171,7 +171,7 @@ def make_weight_tensor(core):
     (tile_rows, tile_columns), steps, chunk, hop = TILE, core.steps, core.chunk, hop_of(core.name)
     a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False)
     multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
-    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, take)
+    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, True)
     a_place_of, b_place_of, rows_of, columns_of = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
     a_bytes, stage, (warp_rows, warp_columns) = a_tile.bytes, a_tile.bytes + b_tile.bytes, WARP
     a_across, b_across = tile_rows // chunk, tile_columns // chunk

@@ -8,7 +8,7 @@ from ..toolchain.cuda import bits, cuda, device, f32, i32, i64, offset, store4_w
 from ..toolchain.cuda.halves import SINGLE
 
 __all__ = [
-    "ALL", "BIAS", "QUAD", "RELU", "RESIDUAL", "SUMS", "WIDE", "finish", "least_of", "make_own", "make_take",
+    "ALL", "BIAS", "QUAD", "RELU", "RESIDUAL", "SUMS", "WIDE", "finish", "least_of", "make_own",
     "make_write", "own_of_lane", "same",
 ]  # fmt: skip
 
@@ -68,25 +68,36 @@ def _fours(column_sums):
         n = i * column_sums + QUAD * j
         return total[n], total[n + 1], total[n + 2], total[n + 3]
 
-    return take
+    return take, None
 
 
-def make_take(column_blocks):
-    """On tensor cores: a function that gives four neighbours of a warp's products, so many blocks of 8 columns wide.
+def _lanes(row_sums, column_sums):
+    """On tensor cores: such a function, and one to call before it.
 
-    A lane holds pairs of neighbours, and of two blocks side by side it gives away one pair for its neighbour's. All
-    lanes of the warp take part.
+    A lane holds pairs of neighbours, and of two blocks side by side it gives away one pair for its neighbour's: so each
+    has four neighbours of a row. All lanes of the warp take part, before any of them leaves their way.
     """
+    column_blocks, pairs = column_sums // 2, column_sums // 4
 
     @device
     def take(total, i, j):
         """Those of the row 8*i further than a lane's first one, in the j-th 16 columns."""
-        n, odd = (i // 2 * column_blocks + 2 * j) * 4 + i % 2 * 2, (cuda.threadIdx.x & 1) != 0
-        a, b, c, d = total[n], total[n + 1], total[n + 4], total[n + 5]
-        one, two = cuda.shfl_xor_sync(ALL, a if odd else c, 1), cuda.shfl_xor_sync(ALL, b if odd else d, 1)
-        return one if odd else a, two if odd else b, c if odd else one, d if odd else two
+        n = (i // 2 * column_blocks + 2 * j) * 4 + i % 2 * 2
+        return total[n], total[n + 1], total[n + 4], total[n + 5]
 
-    return take
+    @device
+    def exchange(total):
+        odd = (cuda.threadIdx.x & 1) != 0
+        for i in range(row_sums):
+            unroll(0)
+            for j in range(pairs):
+                unroll(0)
+                n, (a, b, c, d) = (i // 2 * column_blocks + 2 * j) * 4 + i % 2 * 2, take(total, i, j)
+                one, two = cuda.shfl_xor_sync(ALL, a if odd else c, 1), cuda.shfl_xor_sync(ALL, b if odd else d, 1)
+                total[n], total[n + 1] = one if odd else a, two if odd else b
+                total[n + 4], total[n + 5] = c if odd else one, d if odd else two
+
+    return take, exchange
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------
@@ -152,10 +163,13 @@ def same(number, tables, of, size):
     return number
 
 
-def make_write(half, row_sums, column_sums, rows_apart, target=same, bare=False, take=None):
-    """A function that writes the sums of a thread, row_sums x column_sums, four by four as `take` gives them."""
-    single, end, take = half is SINGLE, make_end(half, bare), take or _fours(column_sums)
-    column_blocks = column_sums // QUAD
+def make_write(half, row_sums, column_sums, rows_apart, target=same, bare=False, lanes=False):
+    """A function that writes the sums of a thread, row_sums x column_sums, four by four.
+
+    lanes: they are products of tensor cores, see _lanes
+    """
+    single, end, column_blocks = half is SINGLE, make_end(half, bare), column_sums // QUAD
+    take, exchange = _lanes(row_sums, column_sums) if lanes else _fours(column_sums)
 
     @device
     def write(total, result, bias, residual, tables, of, row, apart, column, across, left, rows, sizes, flags):
@@ -165,6 +179,8 @@ def make_write(half, row_sums, column_sums, rows_apart, target=same, bare=False,
         tables, of: what the target wants to know; it may put rows elsewhere, as pixels of a class of a convolution
         sizes: rows, for the target, and columns of the result; where its matrix begins, in elements
         """
+        if lanes:
+            exchange(total)
         least, scale = least_of(flags), i64(2 if not single and flags & SUMS else 1)
         bias = offset(bias, column)
         for i in range(row_sums):
