@@ -100,8 +100,10 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         variant=f"{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}",
     )  # fmt: skip
     def buffered(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
-        """Two ideas: what one rung below takes four loads or stores is one of 128 bits; and the next tiles travel to
-        registers while this one is multiplied, so nobody waits for memory.
+        """Two ideas: one load takes 128 bits, and the next tile travels while this one is multiplied.
+
+        What one rung below takes four loads or stores is one here. The next tiles wait in registers, so that nobody
+        waits for memory.
 
         Traffic    that of the rung below, in a quarter of the instructions; 4 products for each word of shared memory
         Resources  16.5 KB of shared memory, 64 sums, 16 operands and 8 words that travel in registers; one barrier a
