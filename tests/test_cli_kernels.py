@@ -61,7 +61,7 @@ def test_refuses_names_that_do_not_exist(capsys):
 def test_the_ladder(capsys):
     assert cli.main(["kernels", "--ladder"]) == 0
     out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines()[2:]] == ["plain", "tiled", "register", "vector", "buffered"]
+    assert [line.split()[0] for line in out.splitlines()[2:]] == ["plain", "tiled", "register", "buffered"]
 
 
 # ---- the manifest ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def edges(name):
     """(rows, steps, columns) around the tile of a rung. Those that load 128 bits want multiples of 4 along memory."""
     rows, columns = cuda.RUNGS[name].tile
     steps = {"plain": 1, "tiled": 32}.get(name, 16 if name.startswith("register_") else 8)  # of k in a tile
-    if name.startswith(("vector", "buffered")):
+    if name == "buffered":
         sizes = zip(
             (rows - 4, rows, rows + 4), (2 * steps - 4, steps, steps + 4), (columns, columns + 4, 4), strict=True
         )
@@ -58,7 +58,7 @@ def takes(name, layouts):
 def rows_of(name):
     """(rung, row of the table): every edge; every layout; batches; no terms at all."""
     *_, (m, k, n), _ = edges(name)
-    wide = name.startswith(("vector", "buffered"))
+    wide = name == "buffered"
     found = [row(*sizes, bias=True) for sizes in edges(name)]
     found += [row(m, k, n, layouts=layouts) for layouts in LAYOUTS[1:] if takes(name, layouts)]
     found += [row(m, 0, n, bias=True)] * takes(name, (None, transposed))  # without terms all lie along k
@@ -94,19 +94,15 @@ def test_rungs_are_exact_on_small_integers(name, case):
 
 
 @pytest.mark.parametrize("name", TILES + ["split"])
-def test_rungs_round_as_they_should_and_the_same_twice(name):
+def test_rungs_round_as_they_should_the_same_twice_and_nan_passes(name):
+    """NaN reaches its row or column, also from the last ones, which stand in for those outside where loads are clamped,
+    and passes ReLU."""
     case = next(case for rung, case in ROWS if rung == name)
     inputs = make_inputs(case, np.float32)
     results = forced(name, case, np.float32, inputs)
     within_rounding(case, np.float32, inputs, results)
     same_bits(results, forced(name, case, np.float32, inputs))
-
-
-@pytest.mark.parametrize("name", TILES + ["split"])
-def test_nan_reaches_its_row_or_column_and_passes_relu(name):
-    """Also from the last row and column, which stand in for those outside where loads are clamped."""
-    cases = [case for rung, case in ROWS if rung == name]
-    case = dataclasses.replace(cases[0], params={"relu": True})
+    case = dataclasses.replace(case, params={"relu": True})
     for position, place in ((0, (-1, 0)), (0, (0, -1)), (1, (-1, -1)), (1, (0, 0)), (2, (-1,))):
         inputs = make_inputs(case, np.float32, integers=True)
         inputs[position][place] = np.nan
@@ -195,34 +191,27 @@ def test_cuts_cover_every_sum():
         assert (slices, depth) == (1, k) or (slices - 1) * depth < k <= slices * depth and depth % 16 == 0
 
 
-REFUSED = {
-    "name": ((8, 8), (8, 8), np.float32, "fast", "matmul: rung is 'fast', wants one of plain, tiled, register_64x64"),
-    "type": ((8, 8), (8, 8), np.float64, "tiled", "matmul: the rung tiled wants float32; without a name the best"),
-    "columns": ((8, 8), (8, 9), np.float32, "vector", "matmul: the rung vector wants a and b at addresses that are"),
-    "steps": ((8, 7), (7, 8), np.float32, "buffered", "matmul: the rung buffered wants a and b at addresses that are"),
-    "short": (
-        (8, 319),
-        (319, 8),
-        np.float32,
-        "split",
-        "matmul: the rung split wants long sums for few results, got 319",
-    ),
-    "wide": (
-        (1, 1),
-        (1, 4194241),
-        np.float32,
-        "register_64x64",
-        "matmul: the rung register_64x64 wants at most 4194240",
-    ),
-    "layout": ((8, 8), (8, 8), np.float32, "vector", "matmul: the rung vector wants a and b in C order"),
+F64, F32, F16 = np.float64, np.float32, np.float16
+AT = "a and b at addresses that are multiples of 16, each with a stride of one element along one axis whose size is a"
+LONG = "long sums for few results, got"
+REFUSED = {  # shapes of a and b, type, rung, message
+    "name": ((8, 8), (8, 8), F32, "fast", "rung is 'fast', wants one of plain, tiled, register_64x64"),
+    "type": ((8, 8), (8, 8), F64, "tiled", "rung is 'tiled', wants one of plain"),
+    "columns": ((8, 8), (8, 9), F32, "buffered", f"the rung buffered wants {AT} multiple of 4,"),
+    "short": ((8, 319), (319, 8), F32, "split", f"the rung split wants {LONG} 319 terms for 8 x 8 results"),
+    "wide": ((1, 1), (1, 4194241), F32, "register_64x64", "the rung register_64x64 wants at most 4194240"),
+    "name of 16 bits": ((8, 8), (8, 8), F16, "buffered", "rung is 'buffered', wants one of tensor, async, split"),
+    "columns of 16 bits": ((8, 8), (8, 9), F16, "async", f"the rung async wants {AT} multiple of 8,"),
+    "steps of 16 bits": ((8, 12), (12, 8), F16, "async", f"the rung async wants {AT}"),
+    "short of 16 bits": ((8, 512), (512, 8), F16, "split", f"the rung split wants {LONG} 512 terms"),
 }
 
 
 @pytest.mark.parametrize("why", REFUSED)
 def test_a_rung_that_does_not_fit_says_why(why):
     a_shape, b_shape, dtype, name, message = REFUSED[why]
-    with pytest.raises(ShapeError, match="^" + re.escape(message)):
-        started(unwritten(a_shape, dtype=dtype), unwritten(b_shape, "T" if why == "layout" else "N", dtype), name)
+    with pytest.raises(ShapeError, match="^matmul: " + re.escape(message)):
+        started(unwritten(a_shape, dtype=dtype), unwritten(b_shape, dtype=dtype), name)
 
 
 def test_far_strides_run_plain_and_other_rungs_refuse_them():

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.matmul import ladder
 from minigrad_kernels.matmul.cuda_async import ASYNC, STAGES
-from minigrad_kernels.matmul.cuda_tma import tma
-from minigrad_kernels.toolchain.cuda import compiler, report
+from minigrad_kernels.matmul.cuda_hopper import tma
+from minigrad_kernels.toolchain.cuda import report
 from minigrad_kernels.toolchain.modes import tf32
 
 from .cases.matmul import transposed
+from .test_matmul_traffic import compiled, costs
 
 SIZES = {"float16": 2, "tf32": 4}  # bytes of an element
 LAYOUTS = {"kk": (None, transposed), "kn": (None, None), "mn": (transposed, None)}
@@ -27,7 +27,7 @@ def counts(kind, rung, layout="kn"):
     operands = (rng.integers(-3, 4, shape).astype(dtype) for shape in ((M, k), (k, N)))
     changed = (change(x) if change else x for change, x in zip(LAYOUTS[layout], operands, strict=True))
     with tf32() if kind == "tf32" else contextlib.nullcontext():
-        (found,) = ladder.costs(rung, *(interpreter.array(x) for x in changed)).values()
+        (found,) = costs(rung, *(interpreter.array(x) for x in changed)).values()
     return found, k
 
 
@@ -57,9 +57,6 @@ def test_single_elements_are_read_by_neighbouring_threads():
 
 
 MOST = {("float16", "kk"): 84, ("float16", "kn"): 88, ("float16", "mn"): 88, ("tf32", "kk"): 180}  # instructions
-
-
-compiled = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 
 
 @compiled

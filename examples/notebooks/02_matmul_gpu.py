@@ -219,11 +219,11 @@ plt.show()
 # %% [markdown]
 # ## The ladder, rung by rung
 #
-# The library's product is a ladder. Each rung adds one idea, which its docstring states. We run all of them on the same
+# The library's product is a ladder. Each rung adds an idea or two, which its docstring states. We run all of them on the same
 # matrices, large enough that every rung has more than one tile, and let the interpreter count.
 
 # %%
-RUNGS = ("plain", "tiled", "register", "vector", "buffered")
+RUNGS = ("plain", "tiled", "register", "buffered")
 M, N, K = 256, 256, 64
 for rung in RUNGS:
     one = next(iter(ladder.RUNGS[rung].kernels.values()))
@@ -257,7 +257,7 @@ for rung in RUNGS:
 # So why are there rungs above `register`, which ask for no fewer bytes? Because a warp pays for instructions too. Only
 # one kind of them is the formula: `fma`, a multiplication and an addition. The others fetch its numbers, compute
 # addresses and count loops. `register` keeps $8 \times 8$ sums in each thread: 16 words from shared memory serve 64
-# products, where in `tiled` 2 words serve one. `vector` loads 128 bits with one instruction instead of four. `buffered`
+# products, where in `tiled` 2 words serve one. `buffered` loads 128 bits with one instruction instead of four. It also
 # fetches the next tile while it multiplies this one, and takes one barrier a tile instead of two: what that saves is
 # *waiting*, which only a GPU can show.
 
@@ -355,14 +355,15 @@ figure.suptitle(f"{source}; peak assumed", fontsize="small")
 plt.show()
 
 # %% [markdown]
-# Each of the first rungs moves to the right, towards the ridge. `register`, `vector` and `buffered` have the same
-# intensity, as their traffic is the same: once memory is no longer the limit, what is left to save is instructions and
+# Each of the first rungs moves to the right, towards the ridge. `register` and `buffered` have the same intensity, as
+# their traffic is the same: once memory is no longer the limit, what is left to save is instructions and
 # waiting. That is why the ladder goes on with other ideas than bytes.
 #
 # ## In the library
 #
-# - [`kernels/minigrad_kernels/matmul/`](../../kernels/minigrad_kernels/matmul): `cuda.py` has the plain rung and the
-#   choice, `cuda_tiled.py`, `cuda_register.py`, `cuda_vector.py`, `cuda_buffered.py` the others, `ladder.py` the counts
+# - [`kernels/minigrad_kernels/matmul/`](../../kernels/minigrad_kernels/matmul): `cuda_plain.py`, `cuda_tiled.py`,
+#   `cuda_register.py` and `cuda_buffered.py` are the rungs, `cuda_tensor.py`, `cuda_async.py` and `cuda_hopper.py` those
+#   on tensor cores, and `cuda.py` has the choice
 # - [`kernels/minigrad_kernels/interpreter/`](../../kernels/minigrad_kernels/interpreter): `races.py` remembers who
 #   touched what, `memory.py` counts sectors and wavefronts
 # - [`tests/test_matmul_traffic.py`](../../tests/test_matmul_traffic.py): the formulas of this page, for every rung

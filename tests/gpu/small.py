@@ -18,7 +18,6 @@ from minigrad_kernels import softmax as losses
 from minigrad_kernels.conv2d import cuda as conv2d
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.matmul import cuda as ladder
-from minigrad_kernels.matmul import cuda_tensor_plan as tensor_plan
 from minigrad_kernels.toolchain.modes import tf32
 
 from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
@@ -116,8 +115,8 @@ def _products(device):
 
 def _tensor_products(device):
     """Products on tensor cores in each type."""
-    for kind, rungs in tensor_plan.RUNGS.items():
-        dtype = TYPES[kind]
+    for kind, dtype in TYPES.items():
+        rungs = ladder.LADDERS[kind]
         for rung, layouts in product(rungs, LAYOUTS):
             if runs_on(device, rung) and (rung != "tma" or layouts == LAYOUTS[0]):
                 case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)

@@ -20,12 +20,12 @@ from ..errors import ShapeError
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
+from ..matmul.cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
 from ..matmul.plan import BLOCKS, LEAST_DEPTH, LIMIT, MOST, WORTH, most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import address, aligned, choose, kept
 from ..toolchain.cuda.tuning import chosen
 from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
-from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
 from .cuda_gather import MOST_TAPS, QUAD, blocks_of, tables_of
 from .cuda_plain import THREADS, plain_forward, plain_input_grad
 from .cuda_weight import kind_of, weight_grad, weight_grad_workspace

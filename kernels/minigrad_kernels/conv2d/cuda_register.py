@@ -4,10 +4,10 @@ Images are not copied to shared memory: what other taps and channels read again 
 rung suits layers whose tiles would be mostly empty, of few channels, and channels that no 128-bit load suits.
 """
 
+from ..matmul.cuda_end import WIDE, make_write, same
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
 from ..toolchain.cuda.intrinsics import load2_words, store2_words
-from .cuda_end import WIDE, make_write, same
 from .cuda_gather import QUAD, TABLE, advance, blocks_of, class_of, find_step, make_gather, signature_of, split
 
 __all__ = ["REGISTER", "WEIGHT_REGISTER", "WEIGHT_SUMS", "WIDEST", "pixels_of", "run_of", "shared_of", "shares_of"]

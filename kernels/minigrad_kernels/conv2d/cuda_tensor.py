@@ -4,10 +4,10 @@ The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 to TF32; channels are multiples of what 16 bytes hold.
 """
 
-from ..matmul.cuda_fragments import CORES, make_products, make_tile
+from ..matmul.cuda_end import make_write, own_of_lane, same
+from ..matmul.cuda_tensor import CORES, make_products, make_tile
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
 from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, cp_async_wait, global_address
-from .cuda_end import make_write, same
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
@@ -20,7 +20,6 @@ ROW_BLOCKS, COLUMN_BLOCKS = WARP[0] // 16, WARP[1] // 8  # of a warp's products
 SUMS = 4 * ROW_BLOCKS * COLUMN_BLOCKS
 STAGES = 4  # tiles of each operand in shared memory: one that is read, three that are on their way
 CHUNKS = 4  # of 16 bytes in a line of a tile along the sums
-ALL = 0xFFFFFFFF  # lanes of a warp
 wait = cp_async_wait(STAGES - 2)
 
 
@@ -32,27 +31,6 @@ def shared_of(kind):
 def hop_of(kind):
     """Pixels from one of which a thread of the weight gradient copies a chunk to its next one."""
     return THREADS * CORES[kind].chunk // TILE[0]
-
-
-# ---- the end: neighbouring lanes exchange pairs of sums, so that each has four in a row ------------------------------
-
-
-@device
-def take(total, i, j):
-    """Four neighbours of the row 8*i further than a lane's first one, in the j-th 16 columns.
-
-    A lane holds pairs of neighbours, and of two blocks side by side it gives away one pair for its neighbour's.
-    """
-    n, odd = (i // 2 * COLUMN_BLOCKS + 2 * j) * 4 + i % 2 * 2, (cuda.threadIdx.x & 1) != 0
-    a, b, c, d = total[n], total[n + 1], total[n + 4], total[n + 5]
-    one, two = cuda.shfl_xor_sync(ALL, a if odd else c, 1), cuda.shfl_xor_sync(ALL, b if odd else d, 1)
-    return one if odd else a, two if odd else b, c if odd else one, d if odd else two
-
-
-@device
-def own(lane):
-    """The row of a lane's first sum, and the first of its four columns; the next four lie 16 further."""
-    return i32(lane >> 2), i32(((lane & 1) << 3) + ((lane & 2) << 1))
 
 
 # ---- forward and input gradient --------------------------------------------------------------------------------------
@@ -69,7 +47,7 @@ def make_tensor(core, adjoint):
     a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
     multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
-    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, take)
+    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, True)
     a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
     a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
     a_hop, b_hop, stages = apart * CHUNKS * 16, b_tile.bytes // b_count, STAGES * stage
@@ -171,7 +149,7 @@ def make_tensor(core, adjoint):
             get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
             tiles = i32(tiles - 1)
 
-        own_row, own_column = own(lane)
+        own_row, own_column = own_of_lane(lane)
         row, left = i32(cuda.blockIdx.x * rows + i32(row + own_row)), i32(left + b_column + own_column)
         slice_first = i64(part) * i64(i32(images * result_size)) * i64(result_c)
         write(
@@ -193,7 +171,7 @@ def make_weight_tensor(core):
     (tile_rows, tile_columns), steps, chunk, hop = TILE, core.steps, core.chunk, hop_of(core.name)
     a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False)
     multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
-    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, take)
+    write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, True)
     a_place_of, b_place_of, rows_of, columns_of = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
     a_bytes, stage, (warp_rows, warp_columns) = a_tile.bytes, a_tile.bytes + b_tile.bytes, WARP
     a_across, b_across = tile_rows // chunk, tile_columns // chunk
@@ -282,7 +260,7 @@ def make_weight_tensor(core):
             get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
             tiles = i32(tiles - 1)
 
-        own_row, own_column = own(lane)
+        own_row, own_column = own_of_lane(lane)
         column, slice_first = i32(left + column + own_column), i64(cuda.blockIdx.y) * i64(rows) * i64(out_c)
         write(
             total, out, out, out, out, out, i32(top + row + own_row), 8, i32(group * filters + column), 16,

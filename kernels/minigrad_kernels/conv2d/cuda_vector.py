@@ -3,10 +3,10 @@
 The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 """
 
-from ..matmul.cuda_vector import STEPS, make_copy, make_sums
+from ..matmul.cuda_buffered import STEPS, make_copy, make_multiply
+from ..matmul.cuda_end import WIDE, make_own, make_write, same
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, store4, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
-from .cuda_end import WIDE, make_own, make_write
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
@@ -22,7 +22,7 @@ def make_vector(rows, columns, row_sums, column_sums, adjoint):
     share_a, _, load, _, a_pitch = make_copy(rows, True)
     share_b, _, _, put_b, b_pitch = make_copy(columns, adjoint)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, threads, STEPS)
-    own, (_, multiply, _) = make_own(columns, column_sums), make_sums(rows, columns, row_sums, column_sums)
+    own, multiply = make_own(columns, column_sums), make_multiply(rows, columns, row_sums, column_sums)
     write = make_write(SINGLE, row_sums, column_sums, down * QUAD, target, adjoint)
     a_size, b_size, sums, words = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums, lines * QUAD
     a_sizes, b_sizes, copiers = 2 * a_size, 2 * b_size, columns * STEPS // QUAD
@@ -140,7 +140,8 @@ LOADERS = 64  # the threads that load g: a quad of one or two pixels each
 
 def _weight_vector(columns, column_sums, resident):
     """The rung for tiles of 96 x columns of dw."""
-    own, multiply, write = make_sums(WEIGHT_ROWS, columns, 8, column_sums)
+    own, multiply = make_own(columns, column_sums), make_multiply(WEIGHT_ROWS, columns, 8, column_sums)
+    write = make_write(SINGLE, 8, column_sums, WEIGHT_ROWS // 2, same, True)
     a_pitch, b_pitch, sums = WEIGHT_ROWS + QUAD, columns + QUAD, 8 * column_sums
     a_size, b_size, b_quads = STEPS * a_pitch, STEPS * b_pitch, columns // QUAD
     a_sizes, b_sizes = 2 * a_size, 2 * b_size
@@ -224,8 +225,10 @@ def _weight_vector(columns, column_sums, resident):
 
         row, column = i32(top + row), i32(left + column)
         slice_first = i64(cuda.blockIdx.y) * i64(rows) * i64(out_c)
-        start = offset(out, slice_first + i64(i32(row * out_c + i32(group * filters + column))))
-        write(total, start, out, out, column, i32(rows - row), i32(filters - column), out_c, i32(WIDE))
+        write(
+            total, out, out, out, out, out, row, 1, i32(group * filters + column), columns // column_sums * QUAD,
+            i32(filters - column), rows, (rows, out_c, slice_first), i32(WIDE),
+        )  # fmt: skip
 
     return weight_vector
 

@@ -20,13 +20,13 @@ from ..bias import cuda as bias
 from ..layout import CHANNELS_LAST, FILTER, strides_of
 from ..matmul import cuda as matmul
 from ..matmul import cuda_split
+from ..matmul.cuda_end import SUMS, WIDE
 from ..matmul.plan import MOST, most_slices
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import View, address, aligned, choose, kept
 from ..toolchain.cuda.tuning import chosen
 from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_register, cuda_tensor, cuda_vector
-from .cuda_end import SUMS, WIDE
 from .cuda_gather import MOST_TAPS, blocks_of, tables_of
 from .cuda_plain import THREADS, plain_weight_grad
 from .cuda_walk import OP, problem_of

@@ -1,29 +1,14 @@
-"""The second rung of the matrix product on tensor cores: tiles that travel to shared memory by themselves.
+"""Rung 6 of the matrix product: tiles that travel to shared memory by themselves.
 
 One kernel for each way that the operands lie in memory: along k, or along their lines (a line is a row of a or a
 column of b). Both along the other axis, a along m and b along k, is left to the rung below: no gradient asks for it.
 """
 
-from ..toolchain.cuda import (
-    cp_async,
-    cp_async_commit,
-    cp_async_wait,
-    cuda,
-    device,
-    f32,
-    global_address,
-    i32,
-    i64,
-    kernel,
-    offset,
-    shared_address,
-    u32,
-    unroll,
-)
-from .cuda_fragments import CORES, make_products, make_tile
-from .cuda_parts import RESIDENT, operand, slice_of, steps_of
-from .cuda_tensor_parts import make_end, signature_of, tile_of
-from .cuda_vector import LAYOUTS
+from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, shared_address, u32, unroll
+from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, cp_async_wait, global_address
+from .cuda_buffered import LAYOUTS
+from .cuda_register import RESIDENT, operand, signature_of, slice_of, steps_of
+from .cuda_tensor import CORES, make_end, make_products, make_tile, tile_of
 
 __all__ = ["ASYNC", "STAGES", "TILE", "shared_bytes"]
 
@@ -34,9 +19,9 @@ CHUNK = 16  # bytes that travel at once
 arrived = cp_async_wait(STAGES - 2)
 
 
-def shared_bytes(core, layout):
+def shared_bytes(kind, layout):
     """The dynamic shared memory of a block."""
-    return STAGES * sum(make_tile(core, TILE, along).bytes for along in layout)
+    return STAGES * sum(make_tile(CORES[kind], TILE, along).bytes for along in layout)
 
 
 def make_copy(core, tile, along_k):
@@ -92,7 +77,7 @@ def make_async(core, layout):
     last_stage = (STAGES - 1) * stage
 
     @kernel(
-        signature_of(core),
+        signature_of(core.half.pointer, "i64"),
         threads=THREADS,
         blocks=RESIDENT // THREADS,
         lowest="sm_80",

@@ -1,22 +1,52 @@
 """Rung 3 of the matrix product: a block of sums in the registers of each thread.
 
+From here on kernels see pointers and strides. blockIdx.x counts tiles down the rows of out (y and z end at 65535, x
+does not), y tiles across its columns. z counts the slices of K of the first matrix of a batch, then those of the next
+one; the last slice of each may be shorter.
+
 Below, a line is a row of a or a column of b: both operands are copied by the same code.
 """
 
-from ..toolchain.cuda import (
-    cuda,
-    device,
-    f32,
-    i32,
-    i64,
-    kernel,
-    offset,
-    u32,
-    unroll,
-)
-from .cuda_parts import RESIDENT, SIGNATURE, bias_of, finish_beside, least_of, operand, slice_of, steps_of
+from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, u32, unroll
+from .cuda_end import BIAS, RESIDUAL, finish, least_of
 
-__all__ = ["REGISTER"]
+__all__ = ["REGISTER", "RESIDENT", "make_copy", "operand", "signature_of", "slice_of", "steps_of"]
+
+RESIDENT = 512  # threads that a multiprocessor has room for at least: 128 of its 65536 registers for each
+
+
+def signature_of(pointer, stride="i32"):
+    """The arguments of all tile rungs.
+
+    k: the length of all sums; depth: of a slice of them, at most; slices: how many there are
+    a_m ... b_n: strides in elements; a_z, b_z: from one matrix of the batch to the next; out_z: from one z to the next
+    flags: a sum of those in cuda_end.py
+    """
+    arrays = ", ".join(f"{pointer} {name}" for name in ("a", "b", "bias", "residual", "out"))
+    strides = ", ".join(f"{stride} {name}" for name in ("a_m", "a_k", "b_k", "b_n"))
+    return f"{arrays}, i32 m, i32 n, i32 k, i32 depth, i32 slices, {strides}, i64 a_z, i64 b_z, i64 out_z, i32 flags"
+
+
+@device
+def slice_of(slices):
+    """The matrix of this block in the batch, and the slice of its sums."""
+    z, count = u32(cuda.blockIdx.z), u32(slices)
+    if count == u32(1):  # as mostly, and a division takes long
+        return i32(z), i32(0)
+    matrix = u32(z // count)
+    return i32(matrix), i32(z - u32(matrix * count))
+
+
+@device
+def operand(first, place, apart, slice_apart):
+    """Where this block's part of a or b begins; place: what slice_of gives."""
+    return offset(first, i64(place[0]) * apart + i64(place[1]) * slice_apart)
+
+
+@device
+def steps_of(k, depth, place):
+    """How many terms of each sum this block adds."""
+    return min(depth, i32(k - i32(place[1] * depth)))
 
 
 def make_copy(lines, steps, threads):
@@ -70,7 +100,7 @@ def make_register(rows, columns, steps, row_sums, column_sums):
     a_size, b_size, sums = steps * a_pitch, steps * b_pitch, row_sums * column_sums
     resident = 2 * RESIDENT if sums <= 16 else RESIDENT  # few sums leave registers for more threads
 
-    @kernel(SIGNATURE, threads=threads, blocks=resident // threads, variant=f"{rows}x{columns}")
+    @kernel(signature_of("f32*"), threads=threads, blocks=resident // threads, variant=f"{rows}x{columns}")
     def register(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: a thread owns several rows and columns, so each float from shared memory serves several sums.
 
@@ -125,14 +155,14 @@ def make_register(rows, columns, steps, row_sums, column_sums):
         added = cuda.local.array(column_sums, f32)
         for j in range(column_sums):
             unroll(0)
-            added[j] = bias_of(bias, left + column + j * across, flags) if j * across < columns_left else f32(0)
+            added[j] = bias[left + column + j * across] if flags & BIAS and j * across < columns_left else f32(0)
         for i in range(row_sums):
             unroll(0)
             for j in range(column_sums):
                 unroll(0)
                 if i * down < rows_left and j * across < columns_left:
-                    found = total[i * column_sums + j]
-                    start[j * across] = finish_beside(found, added[j], least, beside, j * across, flags)
+                    more = beside[j * across] if flags & RESIDUAL else f32(0)
+                    start[j * across] = finish(total[i * column_sums + j] + added[j], more, least)
             start, beside = offset(start, down * n), offset(beside, down * n)
 
     return register

@@ -1,14 +1,13 @@
-"""Rung 6 of the matrix product: sums in slices, for few results with long sums."""
+"""Beside the ladder of the matrix product: sums in slices, for few results with long sums."""
 
 from ..toolchain.cuda import bits, cuda, f32, i32, i64, kernel, offset, u16, u32, unroll
 from ..toolchain.cuda.halves import BF16, F16, SINGLE
-from .cuda_parts import BIAS, RESIDUAL, bias_of, finish, least_of
+from .cuda_end import BIAS, RESIDUAL, SUMS, finish, least_of
 
-__all__ = ["ADD", "SUMS", "WIDTH", "add", "block_of"]
+__all__ = ["ADD", "WIDTH", "block_of"]
 
 WIDTH, HEIGHT = 32, 8  # of a block of threads: results at least, and threads for each of them at most
 THREADS = WIDTH * HEIGHT
-SUMS = 8  # flag: results are float32, also those of 16-bit operands
 
 
 def block_of(slices):
@@ -54,15 +53,9 @@ def make_add(half):
             half = i32(half >> 1)
         if y == 0 and i < size:
             column, place = i32(u32(u32(i) % u32(n))), matrix * out_z + i
-            added = f32(0)
-            if single:
-                added = bias_of(bias, column, flags)
-            elif flags & BIAS:
-                added = widen(bias[column])
-            found = sums[own]
-            if flags & RESIDUAL:
-                found, added = found + added, widen(residual[place])
-            found = finish(found, added, least_of(flags))
+            added = widen(bias[column]) if flags & BIAS else f32(0)
+            more = widen(residual[place]) if flags & RESIDUAL else f32(0)
+            found = finish(sums[own] + added, more, least_of(flags))
             if not single and flags & SUMS:
                 word = bits(found)
                 out[2 * place] = u16(word & u32(0xFFFF))
@@ -74,4 +67,3 @@ def make_add(half):
 
 
 ADD = {half.name: make_add(half) for half in (SINGLE, F16, BF16)}  # by the type of bias and out
-add = ADD[SINGLE.name]

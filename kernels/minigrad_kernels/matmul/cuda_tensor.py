@@ -1,12 +1,210 @@
-"""The first rung of the matrix product on tensor cores. Operands of 16 bits, which may lie in memory in any way."""
+"""Rung 5 of the matrix product: tensor cores; and what all kernels on tensor cores share: types, tiles, products.
 
-from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, u16, u32, unroll
-from .cuda_fragments import CORES, make_products, make_tile
-from .cuda_parts import operand, slice_of, steps_of
-from .cuda_register import make_copy
-from .cuda_tensor_parts import make_end, signature_of, tile_of
+This rung takes operands of 16 bits, which may lie in memory in any way.
 
-__all__ = ["TENSOR", "TILE"]
+A tile holds a part of an operand for some steps of the sums, 64 bytes of them: 32 of 16 bits, or 16 of TF32. It lies
+along the sums, a line for each row of A or column of B, or across them, a line for each step. Lines are cut into chunks
+of 16 bytes, what one asynchronous copy brings, and the chunks of a line change places by the number of the line, so
+that the eight that are read at once always lie in different banks, and so do those that are written at once.
+
+A warp multiplies blocks of 16 rows by blocks of 8 columns. What a lane holds of either is as in the PTX manual.
+
+Source  NVIDIA, "Parallel Thread Execution ISA", Matrix Fragments for mma.m16n8k16 and mma.m16n8k8, ldmatrix
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..toolchain.cuda import cuda, device, f32, from_bits, i32, i64, kernel, offset, shared_address, u16, u32, unroll
+from ..toolchain.cuda.halves import BF16, F16, SINGLE, Half
+from ..toolchain.cuda.intrinsics import ldmatrix, ldmatrix_trans, mma_bf16, mma_f16, mma_tf32, tf32
+from .cuda_end import make_write, own_of_lane
+from .cuda_register import make_copy, operand, signature_of, slice_of, steps_of
+
+__all__ = ["CORES", "TENSOR", "TILE", "Core", "Tile", "make_end", "make_products", "make_tile", "tile_of"]
+
+LINE = 64  # bytes of the sums in a tile
+GROUP = 8  # rows of tiles that blocks work through together, so that what they read stays in the second cache
+
+
+class Core(NamedTuple):
+    """A type of operands on tensor cores."""
+
+    name: str
+    half: Half  # what lies in memory
+    size: int  # bytes of an element
+    mma: Callable
+
+    @property
+    def steps(self):
+        """Of the sums in a tile."""
+        return LINE // self.size
+
+    @property
+    def chunk(self):
+        """Elements in 16 bytes."""
+        return 16 // self.size
+
+
+CORES = {
+    "float16": Core("float16", F16, 2, mma_f16),
+    "bfloat16": Core("bfloat16", BF16, 2, mma_bf16),
+    "tf32": Core("tf32", SINGLE, 4, mma_tf32),
+}
+
+
+class Tile(NamedTuple):
+    """A tile of one operand; the functions are for kernels. Places are in bytes.
+
+    place     (line, chunk): where a chunk lies in the tile
+    rows      (lane, row): from where a lane reads A, if the first row of its warp is this one
+    columns   (lane, column): the same of B
+    a_block   (memory, place, i, k): four words of A, for rows from 16i on and the half k of the steps
+    b_blocks  (memory, place, j, k): two words of B for columns from 16j on, then two for the next 8
+    """
+
+    bytes: int
+    place: Callable
+    rows: Callable
+    columns: Callable
+    a_block: Callable
+    b_blocks: Callable
+
+
+@device
+def _rounded(words):
+    """Four floats, by their bits, to the nearest TF32."""
+    return tf32(from_bits(words[0])), tf32(from_bits(words[1])), tf32(from_bits(words[2])), tf32(from_bits(words[3]))
+
+
+def make_tile(core, width, along):
+    """The Tile of so many rows of A, or columns of B, along or across the sums. width: a multiple of 32."""
+    pitch = LINE if along else width * core.size
+    narrow, single = pitch == LINE, core.size == 4
+    words = single and not along
+
+    @device
+    def place(line, chunk):
+        if narrow:
+            key = u32(u32(line >> 1) & u32(3))
+        elif words:
+            key = u32(u32(line & 3) << u32(1))
+        else:
+            key = u32(line & 7)
+        return i32(u32(u32(line) * u32(pitch)) + u32(u32(u32(chunk) ^ key) << u32(4)))
+
+    @device
+    def rows(lane, row):
+        if along:
+            return place(i32(row + (lane & 15)), lane >> 4)
+        if words:  # a lane's rows are lane // 4 and 8 further, its steps lane % 4 and 4 further
+            return i32(place(lane & 3, i32((row >> 2) + (lane >> 4))) + i32((lane >> 2) & 3) * 4)
+        return place(i32((lane & 7) + ((lane >> 4) << 3)), i32((row >> 3) + ((lane >> 3) & 1)))
+
+    @device
+    def columns(lane, column):
+        if along:
+            return place(i32(column + (lane & 7) + ((lane >> 4) << 3)), (lane >> 3) & 1)
+        if words:
+            return rows(lane, column)
+        return place(lane & 15, i32((column >> 3) + (lane >> 4)))
+
+    @device
+    def word(memory, place, turn, line):
+        return memory[u32(u32(i32(place) ^ i32(32 * turn)) >> u32(2)) + u32(pitch // 4 * line)]
+
+    @device
+    def a_block(memory, place, i, k):
+        if words:
+            found = (
+                word(memory, place, 2 * i, 8 * k), word(memory, place, 2 * i + 1, 8 * k),
+                word(memory, place, 2 * i, 8 * k + 4), word(memory, place, 2 * i + 1, 8 * k + 4),
+            )  # fmt: skip
+        elif along:
+            found = ldmatrix(u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * k)) + u32(16 * LINE * i)))
+        else:
+            start = u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * i)))
+            found = ldmatrix_trans(u32(start + u32(16 * pitch * k)))
+        return _rounded(found) if single else found
+
+    @device
+    def b_blocks(memory, place, j, k):
+        if words:
+            found = (
+                word(memory, place, 2 * j, 8 * k), word(memory, place, 2 * j, 8 * k + 4),
+                word(memory, place, 2 * j + 1, 8 * k), word(memory, place, 2 * j + 1, 8 * k + 4),
+            )  # fmt: skip
+        elif along:
+            found = ldmatrix(u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * k)) + u32(16 * LINE * j)))
+        else:
+            start = u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * j)))
+            found = ldmatrix_trans(u32(start + u32(16 * pitch * k)))
+        return _rounded(found) if single else found
+
+    return Tile((width if along else core.steps) * pitch, place, rows, columns, a_block, b_blocks)
+
+
+def make_products(core, a_tile, b_tile, row_blocks, column_blocks):
+    """A function that adds the products of two tiles to the sums of a warp, row_blocks of 16 by column_blocks of 8."""
+    a_block, b_blocks, mma = a_tile.a_block, b_tile.b_blocks, core.mma
+    a_words, b_words, pairs = 4 * row_blocks, 2 * column_blocks, column_blocks // 2
+
+    @device
+    def multiply(total, memory, a_place, b_place):
+        """The four sums of a block lie side by side in total, blocks of a row one after the other."""
+        a, b = cuda.local.array(a_words, u32), cuda.local.array(b_words, u32)
+        for k in range(2):
+            unroll(0)
+            for i in range(row_blocks):
+                unroll(0)
+                a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3] = a_block(memory, a_place, i, k)
+            for j in range(pairs):
+                unroll(0)
+                b[4 * j], b[4 * j + 1], b[4 * j + 2], b[4 * j + 3] = b_blocks(memory, b_place, j, k)
+            for i in range(row_blocks):
+                unroll(0)
+                for j in range(column_blocks):
+                    unroll(0)
+                    n = 4 * (i * column_blocks + j)
+                    left, right = (a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]), (b[2 * j], b[2 * j + 1])
+                    four = mma(left, right, (total[n], total[n + 1], total[n + 2], total[n + 3]))
+                    total[n], total[n + 1], total[n + 2], total[n + 3] = four
+
+    return multiply
+
+
+@device
+def tile_of(m, n, rows, columns):
+    """The first row and column of this block's tile.
+
+    blockIdx.x counts down GROUP tiles, then through the columns, then on to the next GROUP rows of tiles: so blocks
+    that run at the same time read few different rows and columns.
+    """
+    down, across = u32(u32(m + (rows - 1)) // u32(rows)), u32(u32(n + (columns - 1)) // u32(columns))
+    number, area = u32(cuda.blockIdx.x), u32(across * u32(GROUP))
+    group = u32(number // area)
+    rest, first = u32(number - u32(group * area)), u32(group * u32(GROUP))
+    height = min(u32(down - first), u32(GROUP))
+    column = u32(rest // height)
+    row = u32(first + u32(rest - u32(column * height)))
+    return i32(row * u32(rows)), i32(column * u32(columns))
+
+
+def make_end(core, row_blocks, column_blocks):
+    """A function that adds bias and residual and writes the sums of a warp, whose first one has that row and column."""
+    write = make_write(core.half, 2 * row_blocks, 2 * column_blocks, 4, lanes=True)
+
+    @device
+    def end(total, out, bias, residual, row, column, m, n, out_z, flags):
+        """A lane has a row of every 8, and four columns of every 16."""
+        own = own_of_lane(i32(cuda.threadIdx.x & 31))
+        row, column, sizes = i32(row + own[0]), i32(column + own[1]), (m, n, i64(cuda.blockIdx.z) * out_z)
+        write(total, out, bias, residual, out, 0, row, 8, column, 16, i32(n - column), m, sizes, flags)
+
+    return end
+
+
+# ---- the rung --------------------------------------------------------------------------------------------------------
 
 TILE = 64  # rows and columns
 THREADS = 128  # four warps, each with 32 x 32 sums
@@ -40,7 +238,7 @@ def _make_tensor(core):
     lines, along = THREADS // steps, THREADS // TILE  # how far a thread's elements lie apart
 
     @kernel(
-        signature_of(core),
+        signature_of(core.half.pointer, "i64"),
         threads=THREADS,
         blocks=3,  # a fourth would leave 128 registers a thread, too few on sm_120
         lowest="sm_80",

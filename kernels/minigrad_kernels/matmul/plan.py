@@ -5,24 +5,13 @@ Nothing here depends on the device, so that neither do the bits of a result.
 
 from functools import lru_cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ..errors import ShapeError
 
-__all__ = [
-    "Cut",
-    "Plan",
-    "Product",
-    "Rung",
-    "cut_of",
-    "launches",
-    "layout_of",
-    "most_slices",
-    "product_of",
-    "tensor_cut_of",
-]
+__all__ = ["Cut", "Product", "cut_of", "launches", "layout_of", "most_slices", "product_of", "tensor_cut_of"]
 
 LIMIT = 1 << 31  # sizes are 32-bit inside kernels
 MOST = 65535  # blocks in y and in z
@@ -33,17 +22,17 @@ TENSOR_LEAST_DEPTH, TENSOR_WORTH = 128, 512  # the same on tensor cores, which t
 
 
 class Axis(NamedTuple):
-    """Neighbouring axes of a batch that one stride leads along; axes: their places in the shape."""
+    """Matrices that one stride leads along in each array."""
 
     size: int
     a: int
     b: int
     out: int
-    axes: tuple[int, ...]
 
 
 class Product(NamedTuple):
-    """Strides in elements, 0 along axes of size 1. The batch: one axis for blockIdx.z, the others for the host."""
+    """Strides in elements, 0 along axes of size 1. The last `inner` axes of the batch are z, for blockIdx.z; the host
+    counts the others, whose strides in a and b are `outer`."""
 
     batch: tuple[int, ...]
     m: int
@@ -54,12 +43,13 @@ class Product(NamedTuple):
     b_k: int
     b_n: int
     z: Axis
-    others: tuple[Axis, ...]
+    inner: int
+    outer: tuple[tuple[int, ...], tuple[int, ...]]
 
     @property
     def count(self):
         """How many matrices there are."""
-        return self.z.size * prod(axis.size for axis in self.others)
+        return self.z.size * prod(self.batch[: len(self.batch) - self.inner])
 
 
 class Cut(NamedTuple):
@@ -70,40 +60,8 @@ class Cut(NamedTuple):
     depth: int
 
 
-class Rung(NamedTuple):
-    """kernels: by whether a and b lie along k in memory, where the rung loads 128 bits; else one kernel, under None."""
-
-    kernels: dict[Any, Any]
-    tile: tuple[int, int]
-
-
-class Plan(NamedTuple):
-    """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags, none where it
-    sees arrays with shapes."""
-
-    kernel: Any
-    grid: tuple[int, int]
-    sizes: tuple[int, ...]
-    product: Product
-    cut: Cut
-    shared: int = 0  # bytes of dynamic shared memory
-    tables: Any = None  # a function (a, b, matrices in a launch) -> further arguments, before the sizes
-
-
 def _steps(shape, strides, itemsize):
     return [0 if size == 1 else step // itemsize for size, step in zip(shape, strides, strict=True)]
-
-
-def _merged(axes):
-    """The axes, outermost first, with neighbours that one stride leads along put together."""
-    merged = []
-    for inner in axes:
-        outer = merged[-1] if merged else None
-        if outer and all(outer[i] == inner[i] * inner.size for i in (1, 2, 3)):
-            merged[-1] = inner._replace(size=outer.size * inner.size, axes=outer.axes + inner.axes)
-        else:
-            merged.append(inner)
-    return merged
 
 
 @lru_cache(maxsize=1024)
@@ -117,17 +75,24 @@ def product_of(a_shape, a_strides, b_shape, b_strides, itemsize):
     n = b_shape[-1]
     *a_batch, a_m, a_k = _steps(a_shape, a_strides, itemsize)
     *b_batch, b_k, b_n = _steps(b_shape, b_strides, itemsize)
-    out_batch = [prod(batch[i + 1 :]) * m * n for i in range(len(batch))]
-    steps = zip(batch, a_batch, b_batch, out_batch, range(len(batch)), strict=True)
-    axes = _merged([Axis(size, a, b, out, (i,)) for size, a, b, out, i in steps if size != 1])
-    if axes and axes[-1].b == 0 and (m == 1 or axes[-1].a == m * a_m):
-        a_m = axes[-1].a if m == 1 else a_m
-        m *= axes.pop().size
+    z, inner = Axis(1, 0, 0, m * n), 0
+    for size, a, b in zip(batch[::-1], a_batch[::-1], b_batch[::-1], strict=True):
+        if z.size == 1:
+            z = Axis(size, a, b, m * n)
+        elif size != 1 and (a, b) != (z.a * z.size, z.b * z.size):
+            break
+        else:
+            z = z._replace(size=size * z.size)
+        inner += 1
+    if z.size > 1 and z.b == 0 and (m == 1 or z.a == m * a_m):
+        a_m = z.a if m == 1 else a_m
+        m, z = m * z.size, Axis(1, 0, 0, m * z.size * n)
     if max(m, n, k) >= LIMIT:
         raise ShapeError(f"matmul: got {m} rows, {n} columns and sums of {k}, wants less than {LIMIT}; split a or b")
-    z = max(axes, key=lambda axis: axis.size, default=Axis(1, 0, 0, m * n, ()))
-    others = tuple(axis for axis in axes if axis is not z)
-    return Product(tuple(batch), m, n, k, a_m, a_k, b_k, b_n, z, others)
+    outer = len(batch) - inner
+    return Product(
+        tuple(batch), m, n, k, a_m, a_k, b_k, b_n, z, inner, (tuple(a_batch[:outer]), tuple(b_batch[:outer]))
+    )
 
 
 def _tiles(m, n, tile):
@@ -188,23 +153,19 @@ def _along_k(lines, k, line_step, k_step, z_steps, at_multiple, many):
 
 def layout_of(p, a_aligned, b_aligned, itemsize):
     """(whether a lies along k, whether b does), or None if one of them allows no 128-bit loads."""
-    axes, many = (p.z, *p.others), 16 // itemsize  # elements in 128 bits
-    a = _along_k(p.m, p.k, p.a_m, p.a_k, [axis.a for axis in axes], a_aligned, many)
-    b = _along_k(p.n, p.k, p.b_n, p.b_k, [axis.b for axis in axes], b_aligned, many)
+    many = 16 // itemsize  # elements in 128 bits
+    a = _along_k(p.m, p.k, p.a_m, p.a_k, (p.z.a, *p.outer[0]), a_aligned, many)
+    b = _along_k(p.n, p.k, p.b_n, p.b_k, (p.z.b, *p.outer[1]), b_aligned, many)
     return None if a is None or b is None else (a, b)
 
 
-def launches(product):
+def launches(p):
     """(index of the first matrix in the batch, how many matrices) for each launch."""
-    if not product.others and product.z.size <= MOST:
-        yield (0,) * len(product.batch), product.z.size
+    outer = len(p.batch) - p.inner
+    if not outer and p.z.size <= MOST:
+        yield (0,) * p.inner, p.z.size
         return
-    axes = (*product.others, product.z)
-    for place in np.ndindex(*(axis.size for axis in product.others)):
-        for first in range(0, product.z.size, MOST):
-            index = [0] * len(product.batch)
-            for axis, start in zip(axes, (*place, first), strict=True):
-                parts = np.unravel_index(start, [product.batch[i] for i in axis.axes])
-                for i, part in zip(axis.axes, parts, strict=True):
-                    index[i] = int(part)
-            yield tuple(index), min(MOST, product.z.size - first)
+    for place in np.ndindex(*p.batch[:outer]):
+        for first in range(0, p.z.size, MOST):
+            index = *place, *np.unravel_index(first, p.batch[outer:])
+            yield tuple(map(int, index)), min(MOST, p.z.size - first)
