@@ -45,8 +45,7 @@ class MultiheadAttention(Module):
         self.dropout = number_of(layer, "dropout", dropout, 0, 1)
         self.batch_first = flag_of(layer, "batch_first", batch_first)
         self.in_proj_weight = parameter(layer, (3 * embed_dim, embed_dim), device, dtype)
-        wanted = flag_of(layer, "bias", bias)
-        self.register_parameter("in_proj_bias", parameter(layer, (3 * embed_dim,), device, dtype) if wanted else None)
+        self.register_parameter("in_proj_bias", parameter(layer, (3 * embed_dim,), device, dtype) if bias else None)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
         self.reset_parameters()
 
@@ -62,14 +61,15 @@ class MultiheadAttention(Module):
         if query is key is value:  # one product does all three
             seen = F.chunk(F.linear(query, self.in_proj_weight, self.in_proj_bias), 3, -1)
         else:
-            seen = self._of_three(query, key, value)
+            biases = (None,) * 3 if self.in_proj_bias is None else F.chunk(self.in_proj_bias, 3)
+            maps = zip((query, key, value), F.chunk(self.in_proj_weight, 3), biases, strict=True)
+            seen = [F.linear(*one) for one in maps]
         batched = query.ndim == 3
         # Now (N, L, E); then a head for each part of E.
         seen = [x if self.batch_first else F.transpose(x, 0, 1) for x in seen] if batched else [x[None] for x in seen]
         q, k, v = (F.transpose(F.unflatten(x, -1, (self.num_heads, -1)), 1, 2) for x in seen)
-        mask = self._mask(attn_mask, key_padding_mask, (*q.shape[:3], k.shape[2]), q.dtype)
-        dropout = self.dropout if self.training else 0.0
-        out, weights = attended(q, k, v, mask, dropout, is_causal and attn_mask is None)
+        mask = self._mask(attn_mask, key_padding_mask, q.shape[0], q.shape[2], k.shape[2], q.dtype)
+        out, weights = attended(q, k, v, mask, self.dropout if self.training else 0.0, is_causal and attn_mask is None)
         out = F.flatten(F.transpose(out, 1, 2), 2)
         if not batched:
             out, weights = out[0], weights[0]
@@ -77,14 +77,10 @@ class MultiheadAttention(Module):
             out = F.transpose(out, 0, 1)
         return self.out_proj(out), F.mean(weights, -3) if need_weights else None
 
-    def _of_three(self, *sequences):
-        biases = (None,) * 3 if self.in_proj_bias is None else F.chunk(self.in_proj_bias, 3)
-        return [F.linear(*one) for one in zip(sequences, F.chunk(self.in_proj_weight, 3), biases, strict=True)]
-
-    def _mask(self, attn_mask, key_padding_mask, shape, dtype):
-        """What is to be added to the products of this shape (N, heads, L, S); None for nothing."""
-        n, heads, l, s = shape
-        of_pairs = self._numbers("attn_mask", attn_mask, dtype, {(l, s): (l, s), (n * heads, l, s): shape})
+    def _mask(self, attn_mask, key_padding_mask, n, l, s, dtype):
+        """What is to be added to the products (n, heads, l, s) of queries and keys; None for nothing."""
+        shapes = {(l, s): (l, s), (n * self.num_heads, l, s): (n, self.num_heads, l, s)}
+        of_pairs = self._numbers("attn_mask", attn_mask, dtype, shapes)
         of_keys = self._numbers("key_padding_mask", key_padding_mask, dtype, {(n, s): (n, 1, 1, s), (s,): (s,)})
         return of_keys if of_pairs is None else of_pairs if of_keys is None else of_pairs + of_keys
 
@@ -93,9 +89,7 @@ class MultiheadAttention(Module):
         if mask is None:
             return None
         if tensor_of("MultiheadAttention", name, mask).shape not in shapes:
-            raise ShapeError(
-                f"MultiheadAttention: {name} has shape {mask.shape}, wanted {' or '.join(map(str, shapes))}"
-            )
+            raise ShapeError(f"MultiheadAttention: {name} has shape {mask.shape}, wanted one of {[*shapes]}")
         mask = F.masked_fill(F.to(mask, dtype), mask, -math.inf) if mask.dtype == bool else mask
         return F.reshape(mask, shapes[mask.shape])
 

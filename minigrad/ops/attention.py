@@ -30,8 +30,7 @@ def _check(query, key, value, attn_mask):
     floats_of(OP, "query", query.array)
     q, k, v = query.shape, key.shape, value.shape
     if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
-        wanted = "(..., L, E), (..., S, E) and (..., S, D)"
-        raise ShapeError(f"{OP}: query has shape {q}, key {k}, value {v}; wanted {wanted}")
+        raise ShapeError(f"{OP}: query has shape {q}, key {k}, value {v}; wanted (..., L, E), (..., S, E), (..., S, D)")
     if attn_mask is not None and tensor_of(OP, "attn_mask", attn_mask).dtype not in (bool, query.dtype):
         raise KindError(f"{OP}: attn_mask has elements {attn_mask.dtype}, wanted bool or {query.dtype}")
 
@@ -42,13 +41,10 @@ def _blocked(scores, attn_mask, is_causal):
     if attn_mask is not None:
         sizes = scores.shape[scores.ndim - attn_mask.ndim :]
         if len(sizes) != attn_mask.ndim or any(m not in (1, n) for m, n in zip(attn_mask.shape, sizes, strict=True)):
-            raise ShapeError(
-                f"{OP}: attn_mask has shape {attn_mask.shape}, wanted one that broadcasts to {scores.shape}"
-            )
-        if attn_mask.dtype == bool:
-            blocked = bitwise_not(attn_mask)
-        else:
-            scores, blocked = scores + attn_mask, eq(attn_mask, -math.inf)
+            raise ShapeError(f"{OP}: attn_mask has shape {attn_mask.shape}, wanted one for products {scores.shape}")
+        numbers = attn_mask.dtype != bool
+        blocked = eq(attn_mask, -math.inf) if numbers else bitwise_not(attn_mask)
+        scores = scores + masked_fill(attn_mask, blocked, 0) if numbers else scores
     if is_causal:
         later = triu(Tensor.made(device.full(scores.shape[-2:], True, "bool", like=scores.array)), 1)
         blocked = later if blocked is None else bitwise_or(blocked, later)
