@@ -1,6 +1,6 @@
 """A small GPT that learns to write from 13 kB of text, character by character.
 
-python examples/tiny_gpt.py [--steps 800] [--seed 0]
+python examples/tiny_gpt.py [--steps 500] [--seed 0]
 
 Prints what it writes before, during and after training. The loss is in nats (natural logarithms) a character. Who knows
 only how often each letter comes has 2.99; the GPT begins near ln 55 = 4.0, since it knows nothing. A text this small is
@@ -25,11 +25,11 @@ CONTEXT = 64  # the characters that it sees
 class TinyGPT(nn.Module):
     """Numbers of characters (N, L) -> scores of the character that follows each, (N, L, characters)."""
 
-    def __init__(self, characters, width=96, heads=4, layers=2, dropout=0.1):
+    def __init__(self, characters, width=64, heads=4, layers=2, dropout=0.0):
         self.characters = nn.Embedding(characters, width)
         self.places = nn.Embedding(CONTEXT, width)
         self.blocks = nn.ModuleList(
-            nn.TransformerEncoderLayer(width, heads, 4 * width, dropout, "gelu", batch_first=True, norm_first=True)
+            nn.TransformerEncoderLayer(width, heads, 4 * width, dropout, batch_first=True, norm_first=True)
             for _ in range(layers)
         )
         self.norm, self.scores = nn.LayerNorm(width), nn.Linear(width, characters)
@@ -93,7 +93,7 @@ def test_loss(model, numbers):
     return loss
 
 
-def main(steps=800, seed=0):
+def main(steps=500, seed=0):
     minigrad.manual_seed(seed)
     random = np.random.default_rng(seed)
     characters, numbers = read()
@@ -101,20 +101,20 @@ def main(steps=800, seed=0):
     shares = np.bincount(numbers) / len(numbers)
     print(f"{len(numbers):,} characters, {len(characters)} different; entropy {-(shares * np.log(shares)).sum():.2f}")
     model = TinyGPT(len(characters))
-    optimizer = optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.1)
+    optimizer = optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.1)
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for number in range(1, steps + 1):
-        loss = step(model, optimizer, *batch(learned, 32, random))
+        loss = step(model, optimizer, *batch(learned, 16, random))
         schedule.step()
         if number in (1, steps) or number % 100 == 0:
             print(f"step {number}: loss {loss:.3f}, test loss {test_loss(model, kept):.3f}")
         if number in (1, steps // 2, steps):
-            print(f"\n{write(model, characters, 200, random)}\n")
+            print(f"\n{write(model, characters, 150, random)}\n")
     return test_loss(model, kept)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A small GPT that learns to write.")
-    parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--steps", type=int, default=500)
     parser.add_argument("--seed", type=int, default=0)
     main(**vars(parser.parse_args()))
