@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from minigrad import data, models, nn, parallel
+import minigrad
+from minigrad import data, models, nn, optim, parallel
 from minigrad.cli import main as minigrad_command
 
 from .stand_in_gpus import gpus
@@ -178,6 +179,58 @@ def test_scaling_as_a_script(monkeypatch, capsys):
 def test_estimator(capsys):
     module = example("estimator")
     assert module.main() > 0.9 and capsys.readouterr().out.startswith("accuracy 9")
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="wants PyTorch (extra oracle)")
+def test_tiny_gpt_learns_as_its_twin_in_pytorch():
+    """The same weights and batches, 20 steps of Adam: the same losses."""
+    import torch
+
+    module, random = example("tiny_gpt"), np.random.default_rng(0)
+    minigrad.manual_seed(0)
+    characters, numbers = module.read()
+    ours = module.TinyGPT(len(characters), 32, 4, 2)
+
+    class Twin(torch.nn.Module):
+        def __init__(self, width=32):
+            super().__init__()
+            self.characters = torch.nn.Embedding(len(characters), width)
+            self.places = torch.nn.Embedding(module.CONTEXT, width)
+            blocks = (
+                torch.nn.TransformerEncoderLayer(width, 4, 4 * width, 0.0, batch_first=True, norm_first=True)
+                for _ in range(2)
+            )
+            self.blocks = torch.nn.ModuleList(blocks)
+            self.norm, self.scores = torch.nn.LayerNorm(width), torch.nn.Linear(width, len(characters))
+
+        def forward(self, x):
+            mask = torch.nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+            x = self.characters(x) + self.places(torch.arange(x.shape[1]))
+            for block in self.blocks:
+                x = block(x, mask, is_causal=True)
+            return self.scores(self.norm(x))
+
+    theirs = Twin()
+    theirs.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in ours.state_dict().items()})
+    optimizer, its = optim.Adam(ours.parameters(), lr=2e-3), torch.optim.Adam(theirs.parameters(), lr=2e-3)
+    losses = []
+    for _ in range(20):
+        x, y = (one[:, :16] for one in module.batch(numbers, 8, random))
+        scores = theirs(torch.from_numpy(x.numpy())).flatten(0, 1)
+        wanted = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y.numpy()).flatten())
+        its.zero_grad()
+        wanted.backward()
+        its.step()
+        losses.append((module.step(ours, optimizer, x, y), wanted.item()))
+    found, wanted = np.transpose(losses)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
+    assert found[-1] < found[0] - 0.5
+
+
+def test_tiny_gpt(monkeypatch, capsys):
+    script(monkeypatch, "tiny_gpt", "--steps", "3", "--seed", "1")
+    first, step, *_ = capsys.readouterr().out.splitlines()
+    assert first == "13,462 characters, 60 different; entropy 3.01" and step.startswith("step 1: loss 4.")
 
 
 def test_every_example_is_run_here_and_listed():

@@ -49,6 +49,7 @@ APPLIES = {
     **dict.fromkeys(
         ("matmul", "t"), lambda names: all(x.ndim > 1 for x in names.values() if isinstance(x, np.ndarray))
     ),
+    "scaled_dot_product_attention": lambda names: names["scale"] and names["attn_mask"] is not None,
     "linear": lambda names: names["weight"].ndim == 2 and names["input"].ndim > 1,
     **dict.fromkeys(("var", "std"), lambda names: not isinstance(names["dim"], bool)),
 }

@@ -1,7 +1,8 @@
 """Layers, losses and initialisers under PyTorch's names."""
 
-from . import activation, container, conv, functional, init, loss, norm, pool, shape
+from . import activation, attention, container, conv, functional, init, loss, norm, pool, shape
 from .activation import *
+from .attention import *
 from .container import *
 from .conv import *
 from .linear import Embedding, Linear
@@ -15,6 +16,7 @@ from .summary import summary
 
 __all__ = ["Embedding", "Linear", "Module", "Parameter", "functional", "init", "summary"]
 __all__ += activation.__all__
+__all__ += attention.__all__
 __all__ += container.__all__
 __all__ += conv.__all__
 __all__ += loss.__all__

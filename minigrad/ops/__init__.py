@@ -3,9 +3,10 @@
 Each file says in its __all__ which of its functions are public ops.
 """
 
-from . import contract, conv, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
+from . import attention, contract, conv, elementwise, loss, normalization, pool, random, reduce, resize, scans, shape
 from . import matmul as _matmul  # an op has the name of the file
 from . import softmax as _softmax
+from .attention import *
 from .contract import *
 from .conv import *
 from .elementwise import *
@@ -21,6 +22,7 @@ from .shape import *
 from .softmax import *
 
 __all__: list[str] = []
+__all__ += attention.__all__
 __all__ += contract.__all__
 __all__ += conv.__all__
 __all__ += elementwise.__all__

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from . import Op, classes, flags, real, refusal, sample
+from . import Op, classes, flags, given, real, refusal, sample
 
 
 def _op(name, *pairs, refusals=(), reference=np.matmul, integers=True):
@@ -25,6 +25,21 @@ def _no(message, equation, *shapes):
     return refusal(ValueError, message, equation, *(real(*shape) for shape in shapes))
 
 
+def _attention(query, key, value, attn_mask=0.0, dropout_p=0.0, is_causal=False, scale=None):
+    products = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
+    given = np.where(attn_mask, 0.0, -np.inf) if np.asarray(attn_mask).dtype == bool else attn_mask
+    causal = np.where(np.tri(*products.shape[-2:]), 0.0, -np.inf) if is_causal else 0.0
+    powers = np.exp(products + given + causal)
+    return powers / np.maximum(powers.sum(-1, keepdims=True), 1e-300) @ value  # no key takes part: 0
+
+
+def _attends(*shapes, **options):
+    return sample(*(real(*shape) for shape in shapes), **options)
+
+
+QKV = (2, 3, 4), (2, 5, 4), (2, 5, 6)
+QUERY_KEY_VALUE = tuple(real(*shape) for shape in QKV)
+TAKES_PART = given([True] * 5, [False] * 5, [True, False, True, True, False])
 OPS = [
     _op(
         "matmul",
@@ -109,5 +124,31 @@ OPS = [
         ),
         lambda equation, *operands: np.einsum(equation.replace(" ", ""), *operands),
         views=True,
+    ),
+    Op(
+        "scaled_dot_product_attention",
+        (
+            _attends(*QKV),
+            _attends(*QKV, scale=0.3),
+            _attends(*QKV, is_causal=True),
+            _attends(*QKV, attn_mask=TAKES_PART),
+            _attends(*QKV, (3, 5), scale=0.3),
+            _attends(
+                *QKV, attn_mask=given([0.5, -np.inf, 1.0, -2.0, 0.0], [-np.inf] * 5, [0.0, 0.0, -np.inf, 1.0, 0.0])
+            ),
+            _attends((2, 3, 3, 4), (3, 5, 4), (5, 6), (2, 1, 1, 5)),
+            _attends((0, 4), (5, 4), (5, 6)),
+            _attends((3, 4), (0, 4), (0, 6)),
+            _attends(*QKV, dropout_p=0.5, random=True),
+        ),
+        (
+            refusal(ValueError, "key (2, 5, 3), value", real(2, 3, 4), real(2, 5, 3), real(2, 5, 6)),
+            refusal(ValueError, "key (2, 5, 4), value (2, 4, 6)", real(2, 3, 4), real(2, 5, 4), real(2, 4, 6)),
+            refusal(ValueError, "attn_mask has shape (4, 5), wanted one for", *QUERY_KEY_VALUE, real(4, 5)),
+            refusal(TypeError, "attn_mask has elements int64", *QUERY_KEY_VALUE, classes(5, 3, 5)),
+            refusal(ValueError, "dropout_p is 2", *QUERY_KEY_VALUE, None, 2),
+            refusal(TypeError, "query has elements int64", *(classes(5, 3, 3) for _ in range(3))),
+        ),
+        _attention,
     ),
 ]

@@ -83,6 +83,11 @@ LAYERS = [  # the first of a name is fast
     layer("ZeroPad1d", 2, of=SEQUENCE),
     layer("ZeroPad2d", (1, -1, 2, 0), of=IMAGE),
     *padded(),
+    layer("MultiheadAttention", 8, 2, of=(real(5, 3, 8), real(4, 3, 8), real(4, 3, 8))),
+    layer("MultiheadAttention", 8, 4, bias=False, batch_first=True, of=(real(3, 5, 8), real(3, 4, 8), real(3, 4, 8))),
+    layer("TransformerEncoderLayer", 8, 2, 16, 0.0, of=real(5, 3, 8)),
+    layer("TransformerEncoderLayer", 8, 2, 16, 0.0, "gelu", 1e-3, True, True, False, of=real(3, 5, 8)),
+    layer("TransformerEncoderLayer", 8, 4, 16, 0.0, norm_first=True, of=real(5, 8)),
 ]
 
 
@@ -146,7 +151,11 @@ def check_call(ours, theirs, inputs, seed):
         lambda array, wants: (Tensor(array, wants), torch.tensor(array, requires_grad=wants)), seed=seed
     )[0]
     mine, its = ([one[side] for one in drawn] for side in (0, 1))
-    out1, out2 = ours(*mine), theirs(*its)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):  # the one with second gradients
+        out1, out2 = ours(*mine), theirs(*its)
+    if isinstance(out1, tuple):
+        close(out1[1], out2[1], "weights of attention")
+        out1, out2 = out1[0], out2[0]
     close(out1, out2, "output")
     names = [f"input {i}" for i, x in enumerate(mine) if x.requires_grad] + [key for key, _ in ours.named_parameters()]
     assert [key for key, _ in theirs.named_parameters()] == [key for key, _ in ours.named_parameters()]
@@ -166,11 +175,15 @@ def check_call(ours, theirs, inputs, seed):
                 close(a, b, f"second gradient of {key}")
 
 
+# PyTorch shows numbers of AvgPool1d as tuples, and names a class of its own for out_proj.
+OTHER_TEXT = ("AvgPool1d", "MultiheadAttention", "TransformerEncoderLayer")
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name, args, kwargs, inputs", PARAMS)
 def test_layer(name, args, kwargs, inputs):
     ours, theirs = pair_of_layers(name, args, kwargs)
-    if name != "AvgPool1d":  # whose numbers PyTorch shows as tuples
+    if name not in OTHER_TEXT:
         assert repr(ours) == repr(theirs)
     for seed in range(2):  # running statistics of one call show in the next
         check_call(ours, theirs, inputs, seed)
@@ -186,6 +199,44 @@ def test_every_layer_has_a_row():
     held = {"Module", "Parameter", "Sequential", "ModuleList", "ModuleDict", "ParameterList"}
     classes = {name for name in nn.__all__ if inspect.isclass(getattr(nn, name))}
     assert classes - held == set(NAMES)
+
+
+EARLIER = np.triu(np.ones((5, 5), bool), 1)
+PADDED = np.array([[False] * 5, [False, False, False, True, True], [False, True, False, False, True]])
+MASKS = [  # attn_mask, key_padding_mask
+    (EARLIER, None),
+    (None, PADDED),
+    (EARLIER, PADDED),
+    (np.random.default_rng(0).standard_normal((5, 5)), None),
+    (np.random.default_rng(0).standard_normal((6, 5, 5)), np.where(PADDED, -np.inf, 0.0)),
+]
+
+
+@pytest.mark.filterwarnings("ignore:Support for mismatched:UserWarning")
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_masks_of_attention(batch_first):
+    """Each mask in attention and in a layer of a transformer; is_causal is the mask of what comes earlier."""
+    attention = pair_of_layers("MultiheadAttention", (8, 2), {"batch_first": batch_first})
+    block = pair_of_layers("TransformerEncoderLayer", (8, 2, 16, 0.0), {"batch_first": batch_first})
+    x = np.random.default_rng(1).standard_normal((3, 5, 8) if batch_first else (5, 3, 8))
+    its = torch.tensor(x, requires_grad=True)
+    for masks in MASKS:
+        theirs = [None if mask is None else torch.tensor(mask) for mask in masks]
+        mine, ours = Tensor(x, requires_grad=True), [None if mask is None else Tensor(mask) for mask in masks]
+        for need_weights in (False, True):
+            options = {"attn_mask": ours[0], "key_padding_mask": ours[1]}
+            found = attention[0](mine, mine, mine, need_weights=need_weights, **options)
+            options = {"attn_mask": theirs[0], "key_padding_mask": theirs[1]}
+            wanted = attention[1](its, its, its, need_weights=need_weights, **options)
+            close(found[0], wanted[0], "attention")
+            assert (found[1] is None) == (wanted[1] is None)
+            if need_weights:
+                close(found[1], wanted[1], "weights")
+        found, wanted = block[0](mine, *ours), block[1](its, *theirs)
+        close(found, wanted, "layer")
+        (dx,) = grad((found * found).sum(), [mine])
+        close(dx, torch.autograd.grad((wanted * wanted).sum(), its)[0], "gradient")
+    close(block[0](Tensor(x), is_causal=True), block[1](its, torch.tensor(EARLIER), is_causal=True), "causal")
 
 
 def nested(library, make=Tensor):
@@ -218,6 +269,7 @@ DRAWN = [
     ("Embedding", (400, 100)),
     ("BatchNorm2d", (7,)),
     ("GroupNorm", (2, 8)),
+    ("TransformerEncoderLayer", (64, 4, 128)),
 ]
 
 
@@ -245,15 +297,18 @@ def test_gain(name):
 
 # Deprecated there, or would change results and are not built; the options after them are given by name.
 LEFT_OUT = {"size_average", "reduce", "min_value", "max_value", "return_indices", "divisor_override", "_weight"}
+LEFT_OUT |= {"add_bias_kv", "add_zero_attn", "kdim", "vdim"}
 LEFT_OUT |= {"recompute_scale_factor", "max_norm", "norm_type", "sparse", "scale_grad_by_freq", "_freeze"}
 OTHER = {  # PyTorch would guess a dimension, with a warning; takes any argument, without a use
-    **dict.fromkeys(("Softmax", "LogSoftmax"), [("dim", inspect.Parameter.empty)]),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), [("dim", "_empty")]),
     **dict.fromkeys(("Tanh", "Sigmoid", "LogSigmoid"), []),
 }
 
 
 def arguments(function):
-    found = [(p.name, p.default) for p in inspect.signature(function).parameters.values()]
+    found = [
+        (p.name, getattr(p.default, "__name__", p.default)) for p in inspect.signature(function).parameters.values()
+    ]
     return [one for one in found if one[0] not in LEFT_OUT and one != ("padding_mode", "zeros")]
 
 

@@ -42,6 +42,15 @@ MADE = [
     row(ValueError, "GELU: approximate is 'fast', wanted 'none' or 'tanh'", nn.GELU, "fast"),
     row(TypeError, "LeakyReLU: negative_slope is '0.1'", nn.LeakyReLU, "0.1"),
     row(ValueError, "Embedding: padding_idx is 3, wanted one of 3 rows", nn.Embedding, 3, 2, 3),
+    row(ValueError, "embed_dim is 8, wanted a multiple of num_heads=3", nn.MultiheadAttention, 8, 3),
+    row(
+        TypeError,
+        "TransformerEncoderLayer: activation is a str, wanted a f",
+        nn.TransformerEncoderLayer,
+        4,
+        2,
+        activation="mish",
+    ),
     row(ValueError, r"Embedding: embeddings has shape \(3,\)", nn.Embedding.from_pretrained, x(3)),
     row(TypeError, r"ZeroPad2d: padding is \(1, 2\), wanted an integer or 4 of them", nn.ZeroPad2d, (1, 2)),
     row(TypeError, "Flatten: start_dim is 1.0, wanted an integer", nn.Flatten, 1.0),
@@ -52,7 +61,11 @@ MADE = [
 
 CONV, LINEAR, TABLE, NORM = nn.Conv2d(4, 4, 3), nn.Linear(4, 3), nn.Embedding(4, 2), nn.BatchNorm2d(4)
 CLASSES, FLAT = nn.CrossEntropyLoss(), nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 3))
+HEADS, WORDS = nn.MultiheadAttention(4, 2), x(3, 2, 4)
 GIVEN = [
+    row(ValueError, r"attn_mask has shape \(3, 2\), wanted one of", HEADS, WORDS, WORDS, WORDS, attn_mask=x(3, 2)),
+    row(ValueError, r"key_padding_mask has shape \(3, 2\)", HEADS, WORDS, WORDS, WORDS, key_padding_mask=x(3, 2)),
+    row(TypeError, "query has elements int64", F.scaled_dot_product_attention, *[whole([1, 2], [3, 4])] * 3),
     row(ValueError, "conv2d: input has 3 channels", CONV, x(2, 3, 6, 6)),
     row(TypeError, "conv2d: input has elements uint8.*convert with", CONV, x(2, 4, 6, 6, dtype=np.uint8)),
     row(TypeError, "conv2d: .*float64.*wanted one type", CONV, x(2, 4, 6, 6, dtype=np.float64)),
