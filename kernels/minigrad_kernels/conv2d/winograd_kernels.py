@@ -8,8 +8,7 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 
 from ..toolchain import jit, share, shared
 from ..toolchain.product import LOW_ROWS, ROWS, VECTOR_BYTES
-from ..toolchain.vector import low_tile, narrow_tile, wide_tile
-from .winograd_transform import (
+from ..toolchain.transform import (
     SIDE,
     gather_filter,
     gather_output,
@@ -18,6 +17,7 @@ from .winograd_transform import (
     spread_input,
     transpose,
 )
+from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 
 __all__ = ["LANES", "SIDE", "SQUARE", "correlate", "sum_filter"]
 

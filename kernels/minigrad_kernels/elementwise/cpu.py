@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from ..toolchain import copy, jit, share, shared, stack_array
+from ..toolchain.draws import BLOCKS, drop
 from . import formulas
-from .draws import BLOCKS, drop
 
 SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 DRAWN = 4 * BLOCKS  # elements that are drawn for at a time
