@@ -219,8 +219,8 @@ plt.show()
 # %% [markdown]
 # ## The ladder, rung by rung
 #
-# The library's product is a ladder. Each rung adds an idea or two, which its docstring states. We run all of them on the same
-# matrices, large enough that every rung has more than one tile, and let the interpreter count.
+# The library's product is a ladder. Each rung adds an idea or two, which its docstring states. We run all of them on
+# the same matrices, large enough that every rung has more than one tile, and let the interpreter count.
 
 # %%
 RUNGS = ("plain", "tiled", "register", "buffered")
@@ -362,8 +362,8 @@ plt.show()
 # ## In the library
 #
 # - [`kernels/minigrad_kernels/matmul/`](../../kernels/minigrad_kernels/matmul): `cuda_plain.py`, `cuda_tiled.py`,
-#   `cuda_register.py` and `cuda_buffered.py` are the rungs, `cuda_tensor.py`, `cuda_async.py` and `cuda_hopper.py` those
-#   on tensor cores, and `cuda.py` has the choice
+#   `cuda_register.py` and `cuda_buffered.py` are the rungs, `cuda_tensor.py`, `cuda_async.py` and `cuda_hopper.py`
+#   those on tensor cores, and `cuda.py` has the choice
 # - [`kernels/minigrad_kernels/interpreter/`](../../kernels/minigrad_kernels/interpreter): `races.py` remembers who
 #   touched what, `memory.py` counts sectors and wavefronts
 # - [`tests/test_matmul_traffic.py`](../../tests/test_matmul_traffic.py): the formulas of this page, for every rung

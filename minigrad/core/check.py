@@ -128,7 +128,7 @@ def each(op, name, value, count, least):
     return values if checked == values else checked  # the very same: kernels find their plan by it
 
 
-@functools.lru_cache
+@functools.lru_cache(typed=True)  # 1 == 1.0 == True
 def _repeated(value, count):
     return (value,) * count
 

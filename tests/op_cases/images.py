@@ -72,7 +72,7 @@ def _refused(op, x, w):
     """What every form refuses: x and w are the shapes of operands that fit, of one group."""
     images, filters = real(*x), real(*w)
     return (
-        refusal(ValueError, f"{op}: input has 5 channels", real(x[0], 5, *x[2:]), filters),
+        refusal(ValueError, " has 5 channels", real(x[0], 5, *x[2:]), filters),
         refusal(ValueError, f"{op}: weight has shape {w[1:]}", images, real(*w[1:])),
         refusal(ValueError, "bias has shape (9,)", images, filters, real(9)),
         refusal(ValueError, "groups=3", images, filters, groups=3),
