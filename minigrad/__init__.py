@@ -10,27 +10,8 @@ from typing import TYPE_CHECKING
 from . import cuda, nn, ops, optim, profile
 from .anomaly import detect_anomaly
 from .checkpoint import load_weights
-from .core.create import (
-    arange,
-    empty,
-    empty_like,
-    eye,
-    from_dlpack,
-    full,
-    full_like,
-    linspace,
-    ones,
-    ones_like,
-    rand,
-    rand_like,
-    randint,
-    randn,
-    randn_like,
-    randperm,
-    tensor,
-    zeros,
-    zeros_like,
-)
+from .core import create
+from .core.create import *
 from .core.errors import MinigradError
 from .core.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .core.modes import deterministic, enable_grad, is_deterministic, is_grad_enabled, no_grad, tf32, winograd
@@ -50,7 +31,6 @@ __all__ = [
     "GradcheckError",
     "MinigradError",
     "Tensor",
-    "arange",
     "autocast",
     "bfloat16",
     "bool",
@@ -58,18 +38,12 @@ __all__ = [
     "default_generator",
     "detect_anomaly",
     "deterministic",
-    "empty",
     "empty_cache",
-    "empty_like",
     "enable_grad",
     "export_onnx",
-    "eye",
     "float16",
     "float32",
     "float64",
-    "from_dlpack",
-    "full",
-    "full_like",
     "grad",
     "gradcheck",
     "gradgradcheck",
@@ -80,7 +54,6 @@ __all__ = [
     "int64",
     "is_deterministic",
     "is_grad_enabled",
-    "linspace",
     "load_weights",
     "long",
     "manual_seed",
@@ -88,26 +61,16 @@ __all__ = [
     "nan",
     "nn",
     "no_grad",
-    "ones",
-    "ones_like",
     "optim",
     "pi",
     "primitive",
     "profile",
-    "rand",
-    "rand_like",
-    "randint",
-    "randn",
-    "randn_like",
-    "randperm",
     "recompute",
-    "tensor",
     "tf32",
     "uint8",
     "winograd",
-    "zeros",
-    "zeros_like",
 ]
+__all__ += create.__all__
 __all__ += ops.__all__
 
 if not TYPE_CHECKING:  # which would then believe in every name
