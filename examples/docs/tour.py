@@ -1,4 +1,4 @@
-"""Writes the code that tour.md and conv2d-cpu.md show anew, as it stands in the sources: python examples/docs/tour.py
+"""Writes the code that tour.md and the two pages on convolutions show: python examples/docs/tour.py
 
 A mark names a file, and a function, class or method in it, or a primitive, which is shown with its gradient rules:
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("tour.md")
-PAGES = (PAGE, PAGE.with_name("conv2d-cpu.md"))
+PAGES = (PAGE, PAGE.with_name("conv2d-cpu.md"), PAGE.with_name("conv2d-cuda.md"))
 MARK = re.compile(r"(<!-- (\S+\.py) (\S+) -->\n)(?:```python\n.*?^```\n)?", re.MULTILINE | re.DOTALL)
 
 
