@@ -36,7 +36,7 @@ def test_products(without_torch, monkeypatch):
         rungs = {row["rung"] for row in found["rows"] if row["kind"] == kind}
         assert {"cublas", "default"} < rungs, kind
         assert products.KINDS[kind].digits == digits
-    assert {"plain", "tiled", "register", "vector", "buffered", "tensor", "async"} <= {
+    assert {"plain", "tiled", "register", "buffered", "tensor", "async"} <= {
         row["rung"] for row in found["rows"]
     }
     one = {"float32": products.KINDS["float32"]._replace(digits=60)}
@@ -70,7 +70,7 @@ def test_convolutions(without_torch, monkeypatch):
             rows = [row for row in found["rows"] if (row["kind"], row["direction"]) == (kind, direction)]
             rungs = {row["rung"] for row in rows if row["layer"] == "small"}
             assert {"default", "cudnn NCHW"} < rungs
-            assert kind != "float32" or {"plain", "gemm", "vector"} <= rungs
+            assert kind != "float32" or {"plain", "register", "vector"} <= rungs
     one = {"float32": convolutions.KINDS["float32"]._replace(digits=60)}
     monkeypatch.setattr(convolutions, "KINDS", one)
     monkeypatch.setattr(convolutions, "LAYERS", convolutions.LAYERS[:1])

@@ -15,7 +15,7 @@ OF_OTHERS = {"conv1d", "conv_transpose1d", "conv_transpose2d"}  # are made of op
 # Ours that its lists do not name: compositions there, names of our own, or in C++ alone. PyTorch refuses
 # binary_cross_entropy in float16 on a GPU and computes it in float32 on the CPU, as we do everywhere.
 UNLISTED = {
-    "lower": {"conv2d_input_grad", "conv2d_weight_grad"},
+    "lower": {"conv2d_input_grad", "conv2d_weight_grad", "scaled_dot_product_attention"},
     "float32": {
         "binary_cross_entropy",
         "cross_entropy",
