@@ -36,9 +36,7 @@ def test_products(without_torch, monkeypatch):
         rungs = {row["rung"] for row in found["rows"] if row["kind"] == kind}
         assert {"cublas", "default"} < rungs, kind
         assert products.KINDS[kind].digits == digits
-    assert {"plain", "tiled", "register", "buffered", "tensor", "async"} <= {
-        row["rung"] for row in found["rows"]
-    }
+    assert {"plain", "tiled", "register", "buffered", "tensor", "async"} <= {row["rung"] for row in found["rows"]}
     one = {"float32": products.KINDS["float32"]._replace(digits=60)}
     monkeypatch.setattr(products, "KINDS", one)
     products.run(found)
