@@ -9,9 +9,10 @@ from minigrad import Tensor
 from minigrad.core.errors import MinigradError
 from minigrad.core.tape import grad
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER, is_dense
-from tests.oracles.test_ops_torch import getitem
 
 torch = pytest.importorskip("torch")
+
+from tests.oracles.test_ops_torch import getitem  # noqa: E402  (which wants torch, too)
 
 
 def equal(ours, theirs):

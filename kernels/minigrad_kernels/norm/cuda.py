@@ -15,9 +15,9 @@ from ..toolchain.cuda.memory import VECTOR, address
 from . import cuda_plain, cuda_rows, cuda_vector
 
 
-def _given(x, *arrays):
-    """Arrays for a vector kernel, where x stands for None, and whether each is there."""
-    return [x if array is None else array for array in arrays], [int(array is not None) for array in arrays]
+def _given(like, *arrays):
+    """Arrays for a vector kernel, where `like`, of the type that it takes, stands for None; whether each is there."""
+    return [like if array is None else array for array in arrays], [int(array is not None) for array in arrays]
 
 
 def _sums(rung, x, g, out, mean, masked, workspace):
@@ -48,8 +48,9 @@ def _finish(rung, x, more, passed, mean, variance, weight, bias, dw, out, eps, r
         cuda_plain.finish_plain[x.itemsize]((-(-x.size // THREADS),), (THREADS,), arguments)
         return
     (rows, columns), plan = x.shape, cut(*x.shape)
-    (more, passed, weight, bias, dw), flags = _given(x, more, passed, weight, bias, dw)
-    numbers = eps, float(rows), *flags, int(relu), x.size, columns, plan.fold, plan.tiles, LINES
+    (more, passed), elements = _given(x, more, passed)
+    (weight, bias, dw), vectors = _given(mean, weight, bias, dw)
+    numbers = eps, float(rows), *elements, *vectors, int(relu), x.size, columns, plan.fold, plan.tiles, LINES
     arguments = x, more, passed, mean, variance, weight, bias, dw, out, *numbers
     groups = -(-rows // (plan.fold * LINES))
     cuda_vector.FINISH[x.dtype.name]((plan.tiles * groups,), (THREADS,), arguments)
