@@ -19,7 +19,7 @@ from minigrad import Tensor, ops
 from minigrad.core.primitive import Primitive
 from minigrad.ops import methods
 from tests import typing_face
-from tests.cases import all_cases
+from tests.kernels.cases import all_cases
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
@@ -243,7 +243,7 @@ def test_kernels_of_all_devices_take_the_same_arguments(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_families_have_cases_for_every_launcher(family):
     if family == "optimizer":  # which takes lists
-        text = (REPOSITORY / "tests" / "test_kernels_optimizer.py").read_text()
+        text = (REPOSITORY / "tests" / "kernels" / "test_optimizer.py").read_text()
         covered = {name for name in launchers(family) if re.search(rf"\b{name}\b", text)}
     else:
         covered = {case.function for case in all_cases() if case.family == family}

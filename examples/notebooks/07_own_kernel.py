@@ -241,12 +241,12 @@ plt.show()
 # ## Its place in the test tables
 #
 # What nobody tests is wrong. In this library nobody writes tests for a new op: one adds *rows*. A row of
-# `tests/op_cases` says how to call it, and the tables of tests do the rest: first and second gradients, other layouts,
+# `tests/ops/cases` says how to call it, and the tables of tests do the rest: first and second gradients, other layouts,
 # empty arrays, float32 beside float64, what must be refused.
 
 # %%
 sys.path.insert(0, "../..")  # the tests lie beside the package, not in it
-from tests.op_cases import Op, real, refusal, sample
+from tests.ops.cases import Op, real, refusal, sample
 
 row = Op(
     "bump",
@@ -259,13 +259,13 @@ for one in row.samples:
     print(f"{row.name}{one}: gradients to second order are right")
 
 # %% [markdown]
-# A row of `tests/cases` is for the kernel: the shapes to try, and how many roundings lie between input and result. The
-# same row runs on the CPU's kernel, on the compiled CUDA kernel in the interpreter and on a GPU, each beside the
+# A row of `tests/kernels/cases` is for the kernel: the shapes to try, and how many roundings lie between input and
+# result. The same row runs on the CPU's kernel, on the compiled CUDA kernel in the interpreter and on a GPU, each beside the
 # *reference*: the formula in float64 with no cleverness. Sizes about the edge of a block are the ones that find
 # mistakes.
 
 # %%
-from tests.cases import KernelCase, Output
+from tests.kernels.cases import KernelCase, Output
 
 
 def reference(x):
@@ -332,8 +332,9 @@ plt.show()
 # - [`minigrad/core/gradcheck.py`](../../minigrad/core/gradcheck.py): `gradcheck`
 # - [`kernels/minigrad_kernels/bias/`](../../kernels/minigrad_kernels/bias): a small family of kernels: the launcher,
 #   `reference.py`, `cpu.py`, `cuda.py`
-# - [`tests/op_cases/`](../../tests/op_cases) and [`tests/cases/`](../../tests/cases): the tables;
-#   [`tests/test_ops.py`](../../tests/test_ops.py) and [`tests/test_kernels.py`](../../tests/test_kernels.py) run them
+# - [`tests/ops/cases/`](../../tests/ops/cases) and [`tests/kernels/cases/`](../../tests/kernels/cases): the tables;
+#   [`tests/ops/test_ops.py`](../../tests/ops/test_ops.py) and
+#   [`tests/kernels/test_kernels.py`](../../tests/kernels/test_kernels.py) run them
 # - [How kernels are written, compiled and checked](../docs/gpu-kernels.md)
 
 # %% [markdown]

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import minigrad
 from minigrad import Tensor, device, graph, models, no_grad, optim
 from minigrad.nn import functional as F
-
-from ..benchmarks import tasks
+from tests.benchmarks import tasks
 
 __all__ = ["CONTENDERS", "PRECISIONS", "WARM", "Contender", "torch_compiled", "torch_waits"]
 

@@ -10,15 +10,27 @@ __all__ = ["run", "run_tests"]
 
 TESTS = Path(__file__).resolve().parents[1]
 FILES = (
-    "test_kernels_cuda.py", "test_matmul_cuda.py", "test_matmul_tensor.py",
-    "test_conv2d_cuda.py", "test_conv2d_weight_cuda.py", "test_conv2d_cores.py",
-    "test_residual.py",
-    "test_pool_cuda.py", "test_elementwise_cuda.py", "test_augment.py", "test_norm_cuda.py",
-    "test_norm_running.py", "test_softmax_cuda.py",
-    "test_kernels_optimizer.py", "test_optimizer_cuda.py", "test_optim_cuda.py",
-    "test_optim_clip.py", "test_optim_muon.py", "test_optim_scaled.py",
-    "test_kernel_training.py",
-)  # fmt: skip
+    "kernels/test_kernels_cuda.py",
+    "kernels/test_matmul_cuda.py",
+    "kernels/test_matmul_tensor.py",
+    "kernels/test_conv2d_cuda.py",
+    "kernels/test_conv2d_weight_cuda.py",
+    "kernels/test_conv2d_cores.py",
+    "kernels/test_residual.py",
+    "kernels/test_pool_cuda.py",
+    "kernels/test_elementwise_cuda.py",
+    "data/test_augment.py",
+    "kernels/test_norm_cuda.py",
+    "ops/test_norm_running.py",
+    "kernels/test_softmax_cuda.py",
+    "kernels/test_optimizer.py",
+    "kernels/test_optimizer_cuda.py",
+    "optim/test_cuda.py",
+    "optim/test_clip.py",
+    "optim/test_muon.py",
+    "optim/test_scaled.py",
+    "kernels/test_kernel_training.py",
+)
 WORKERS = min(8, os.cpu_count() or 1)  # processes, each with a context of its own on the GPU
 
 

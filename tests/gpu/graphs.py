@@ -9,8 +9,7 @@ from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
 from minigrad.parallel.local import LocalTransport
 from minigrad_kernels.toolchain.cuda.kernel import Kernel
-
-from ..benchmarks import tasks
+from tests.benchmarks import tasks
 
 BATCHES = {"keras-cnn": 64, "lenet": 64, "mnist-net": 64, "resnet": 64}
 STEPS, ROUNDS, BURST = 8, 11, 20

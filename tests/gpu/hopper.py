@@ -13,10 +13,9 @@ from pathlib import Path
 import ml_dtypes
 
 from minigrad_kernels.matmul import cuda as ladder
-
-from ..cases.matmul import row, transposed
-from ..kernel_runs import make_inputs, same_bits, wanted
-from ..kernel_runs import run as run_case
+from tests.kernels.cases.matmul import row, transposed
+from tests.kernels.kernel_runs import make_inputs, same_bits, wanted
+from tests.kernels.kernel_runs import run as run_case
 
 __all__ = ["RUNGS", "run", "works"]
 

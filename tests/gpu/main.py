@@ -4,7 +4,7 @@ steps        training steps of two networks: the same bits twice, losses near th
 graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 hopper       the rung of the matrix product for Hopper alone, in a process of its own; others take it if it works
-correctness  the tables of tests/cases and every rung of every ladder, on the device
+correctness  the tables of tests/kernels/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
 kernels      memory-bound kernels beside a device copy, and the host time of a launch
 profiles     the device's time and memory by the profiler, beside events around the whole

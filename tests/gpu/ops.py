@@ -2,7 +2,7 @@
 
 from .correctness import run_tests
 
-FILES = ("test_ops.py", "test_devices.py")
+FILES = ("ops/test_ops.py", "device/test_devices.py")
 
 
 def run(found):

@@ -21,9 +21,9 @@ from minigrad.nn import functional as F
 from minigrad.parallel import nccl
 from minigrad.parallel.launch import mpiexec
 from minigrad.parallel.local import LocalTransport
+from tests.benchmarks import tasks
+from tests.parallel.collective_table import ROWS, check_row, run_row
 
-from ..benchmarks import tasks
-from ..collective_table import ROWS, check_row, run_row
 from .timing import medians, random
 
 ROOT = Path(__file__).resolve().parents[2]

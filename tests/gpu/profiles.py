@@ -5,8 +5,7 @@ import cupy
 from minigrad import Tensor, models, optim
 from minigrad.nn import functional as F
 from minigrad.profile import Profile
-
-from ..benchmarks import tasks
+from tests.benchmarks import tasks
 
 NETWORK, BATCH, WARMING, STEPS = "keras-cnn", 512, 5, 10
 LONGER = 1.02  # times the span of two events that lie around all others: their own precision

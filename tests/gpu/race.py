@@ -16,8 +16,8 @@ import numpy as np
 
 from minigrad import data, device, manual_seed, models, optim, train
 from minigrad.data import available
+from tests.benchmarks import tasks
 
-from ..benchmarks import tasks
 from .contenders import WARM, torch_waits
 
 TARGETS = {10_000: 0.985, 60_000: 0.99}  # by the number of training images

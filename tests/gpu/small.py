@@ -19,11 +19,11 @@ from minigrad_kernels.conv2d import cuda as conv2d
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.matmul import cuda as ladder
 from minigrad_kernels.toolchain.modes import tf32
+from tests.kernels.cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
+from tests.kernels.cases import conv2d as convolution
+from tests.kernels.cases.matmul import row, transposed
+from tests.kernels.kernel_runs import make_inputs, moved, part, run, with_halves
 
-from ..cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
-from ..cases import conv2d as convolution
-from ..cases.matmul import row, transposed
-from ..kernel_runs import make_inputs, moved, part, run, with_halves
 from . import hopper
 
 __all__ = ["LAST", "run_all", "runs_on"]

@@ -5,8 +5,7 @@ import numpy as np
 import minigrad
 from minigrad import Tensor, device, models, optim
 from minigrad.nn import functional as F
-
-from ..benchmarks import tasks
+from tests.benchmarks import tasks
 
 BATCHES = {"keras-cnn": 64, "resnet": 16}
 STEPS = 3

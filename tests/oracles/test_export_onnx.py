@@ -12,8 +12,8 @@ from minigrad import data, models, nn, ops
 from minigrad.cli import main
 from minigrad.data.loader import Loader
 from minigrad.export import RULES, ExportError, export_onnx, rule
-from tests.cli_runs import elsewhere, finished  # noqa: F401  (fixtures)
-from tests.stand_in_gpus import gpus
+from tests.cli.cli_runs import elsewhere, finished  # noqa: F401  (fixtures)
+from tests.device.stand_in_gpus import gpus
 
 onnx = pytest.importorskip("onnx")
 runtime = pytest.importorskip("onnxruntime")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from tests.test_in_place import REFUSED, UPDATES, X, Y
+from tests.core.test_in_place import REFUSED, UPDATES, X, Y
 
 torch = pytest.importorskip("torch")
 

@@ -7,7 +7,7 @@ import pytest
 
 from minigrad import Tensor, nn
 from minigrad.core.tape import grad
-from tests.op_cases import Sample, classes, given, probabilities, real
+from tests.ops.cases import Sample, classes, given, probabilities, real
 
 torch = pytest.importorskip("torch")
 

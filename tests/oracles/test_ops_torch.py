@@ -5,7 +5,7 @@ import pytest
 
 from minigrad import Tensor
 from minigrad.core.errors import MinigradError
-from tests.test_ops import FIRST, gradients, leaves, results, tensors, weights, wrap
+from tests.ops.test_ops import FIRST, gradients, leaves, results, tensors, weights, wrap
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minigrad import optim
-from tests.optim_parts import parameters
+from tests.optim.optim_parts import parameters
 
 torch = pytest.importorskip("torch")
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cli_runs import environment
+from tests.cli.cli_runs import environment
 
 MPIEXEC = Path(sys.executable).with_name("mpiexec")
 LAUNCH = [sys.executable, "-m", "minigrad", "launch"]

@@ -14,7 +14,7 @@ from minigrad.cli.arguments import parser
 from minigrad.core.errors import MinigradError
 from minigrad.parallel import init, mpi, world
 from minigrad.parallel.world import ranks_started
-from tests.block_yaml import documents
+from tests.parallel.block_yaml import documents
 from tests.parallel.launch_runs import wait_for
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"

@@ -10,10 +10,10 @@ import pytest
 from minigrad import Tensor, device
 from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local
 from minigrad.parallel.collectives import SMALL
-from tests.collective_table import ROWS, check_row, run_row
+from tests.device.stand_in_gpus import gpus
+from tests.parallel.collective_table import ROWS, check_row, run_row
 from tests.parallel.parallel_models import in_pairs
-from tests.parallel_runs import on_ranks, outcomes
-from tests.stand_in_gpus import gpus
+from tests.parallel.parallel_runs import on_ranks, outcomes
 
 UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 

@@ -15,7 +15,7 @@ from minigrad import Tensor, checkpoint, device, nn
 from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.parallel import DataParallel
 from minigrad.parallel.buckets import bucket_bounds, bucket_bytes
-from tests.parallel_runs import bits, on_ranks
+from tests.parallel.parallel_runs import bits, on_ranks
 
 from .parallel_models import Wide, X, branches, grads, in_pairs, plain, rows
 

@@ -16,9 +16,9 @@ import minigrad
 from minigrad import Tensor, nn, parallel
 from minigrad.nn import functional as F
 from minigrad.parallel.rank import FAILED
-from tests.collective_table import ROWS, check_row, run_row
+from tests.parallel.collective_table import ROWS, check_row, run_row
 from tests.parallel.launch_runs import MPIEXEC, finished, started
-from tests.parallel_runs import on_ranks
+from tests.parallel.parallel_runs import on_ranks
 
 # ---- what ranks do ---------------------------------------------------------------------------------------------------
 

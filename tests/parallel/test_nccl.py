@@ -20,11 +20,11 @@ from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.rank import FAILED
 from minigrad.train import fit
-from tests.cli_runs import environment
-from tests.collective_table import ROWS, check_row, run_row
+from tests.cli.cli_runs import environment
+from tests.device.stand_in_gpus import gpus
+from tests.parallel.collective_table import ROWS, check_row, run_row
 from tests.parallel.launch_runs import wait_for
-from tests.parallel_runs import outcomes
-from tests.stand_in_gpus import gpus
+from tests.parallel.parallel_runs import outcomes
 from tests.standin import OrderError
 from tests.standin.nccl import state
 

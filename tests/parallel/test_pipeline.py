@@ -13,8 +13,8 @@ from minigrad.parallel import Pipeline, local
 from minigrad.parallel.cut import balanced, costs_of
 from minigrad.parallel.schedules import SCHEDULES
 from minigrad.train import evaluate
-from tests.parallel_runs import bits, on_ranks
-from tests.stand_in_gpus import gpus
+from tests.device.stand_in_gpus import gpus
+from tests.parallel.parallel_runs import bits, on_ranks
 
 from .parallel_models import transport
 

@@ -17,8 +17,8 @@ from minigrad.parallel.sampler import Shards, ShardSampler
 from minigrad.parallel.transfer import all_reduce, recv, send
 from minigrad.parallel.world import ranks_started
 from minigrad.train import fit
-from tests.parallel_runs import bits, on_ranks, outcomes
-from tests.small_training import images, network
+from tests.parallel.parallel_runs import bits, on_ranks, outcomes
+from tests.train.small_training import images, network
 
 ONES = np.ones(4, np.float32)
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2"}

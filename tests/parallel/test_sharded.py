@@ -10,7 +10,7 @@ from minigrad import Tensor, nn, optim
 from minigrad.nn import functional as F
 from minigrad.optim import lr_scheduler
 from minigrad.parallel import DataParallel, ShardedOptimizer
-from tests.parallel_runs import bits, on_ranks
+from tests.parallel.parallel_runs import bits, on_ranks
 
 from .parallel_models import Wide, branches, rows
 

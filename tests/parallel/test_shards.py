@@ -14,8 +14,8 @@ from minigrad.device.random import Generator, drawing_from
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, Shards, ShardSampler
 from minigrad.train import Callback, evaluate, fit
-from tests.parallel_runs import bits, on_ranks
-from tests.small_training import images, network
+from tests.parallel.parallel_runs import bits, on_ranks
+from tests.train.small_training import images, network
 
 ALLOWED = [
     (s, r) for s in range(1, 25) for r in range(1, s + 1) if s % r == 0 and (r == 1 or (s // r) & (s // r - 1) == 0)

@@ -10,8 +10,8 @@ from minigrad.graph import capture
 from minigrad.nn import functional as F
 from minigrad.parallel import DataParallel, SyncBatchNorm
 from minigrad.parallel.local import LocalTransport
-from tests.parallel_runs import on_ranks
-from tests.stand_in_gpus import gpus
+from tests.device.stand_in_gpus import gpus
+from tests.parallel.parallel_runs import on_ranks
 
 CHANNELS = 5
 

@@ -10,7 +10,7 @@ from minigrad.core.errors import StateError
 from minigrad.nn import functional as F
 from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, local, recv, send
 from minigrad.parallel.transfer import settle
-from tests.parallel_runs import on_ranks
+from tests.parallel.parallel_runs import on_ranks
 
 from .parallel_models import Rendezvous, transport
 

@@ -9,8 +9,8 @@ import minigrad
 from minigrad import Tensor, cuda, gradcheck, graph, nn, primitive
 from minigrad.core.tape import write
 from minigrad.nn import functional as F
+from tests.device.stand_in_gpus import gpus
 from tests.refusals import row
-from tests.stand_in_gpus import gpus
 
 SETTING = partial(gpus, 2, capacity=1 << 22)
 NAN, MILLION = float("nan"), 10**6

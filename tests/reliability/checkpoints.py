@@ -4,8 +4,8 @@
     python tests/reliability/checkpoints.py --write    # and keep the counts in results/checkpoints.json
 
 Flips every bit of every file of a small checkpoint, cuts each of these files at every length, flips a sample of the
-bits of a large one (--bits, drawn anew by --seed), and runs all rows of tests/checkpoint_faults.py. What is taken, or
-fails in another way, is printed, and the exit status is 1.
+bits of a large one (--bits, drawn anew by --seed), and runs all rows of tests/train/checkpoint_faults.py. What is
+taken, or fails in another way, is printed, and the exit status is 1.
 """
 
 import argparse
@@ -21,10 +21,10 @@ if not __package__:
 
 from minigrad import checkpoint  # noqa: E402
 from minigrad.checkpoint import CheckpointError  # noqa: E402
-from tests.checkpoint_bits import Damaged, small  # noqa: E402
-from tests.checkpoint_faults import FAULTS  # noqa: E402
-from tests.checkpoint_parts import all_bits, everything, save_everything  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
+from tests.train.checkpoint_bits import Damaged, small  # noqa: E402
+from tests.train.checkpoint_faults import FAULTS  # noqa: E402
+from tests.train.checkpoint_parts import all_bits, everything, save_everything  # noqa: E402
 
 UNITS = 1 << 18  # of the large network: 3 MiB of weights, as much for the optimiser
 

@@ -24,8 +24,8 @@ THREADS = [1, 2, 4, 4]
 
 
 def same_bits(parts, threads, types, seed=0):
-    """What tests/same_bits.py says of these parts, in a process of its own."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.same_bits", "--parts", *parts, "--types", *types]
+    """What tests/core/same_bits.py says of these parts, in a process of its own."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.core.same_bits", "--parts", *parts, "--types", *types]
     command += ["--threads", *map(str, threads)]
     settings = {"NUMBA_NUM_THREADS": str(max(threads)), "PYTHONHASHSEED": str(seed), "OMP_WAIT_POLICY": "PASSIVE"}
     settings["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "kernels")])

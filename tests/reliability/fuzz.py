@@ -2,10 +2,10 @@
 
     python tests/reliability/fuzz.py [TARGET...] [--seconds 20] [--write]
 
-Each target of tests/fuzzing runs in a process of its own for so many seconds, on inputs made from valid files. It fails
-if another error leaves the reader than the documented ones, if an input takes more than 10 seconds, or more memory than
-2 GiB. Every kind of failure is shown once, with the input in the form of a row for tests/test_fuzzing.py. Needs the
-extra `fuzz`.
+Each target of tests/reliability/fuzzing runs in a process of its own for so many seconds, on inputs made from valid
+files. It fails if another error leaves the reader than the documented ones, if an input takes more than 10 seconds, or
+more memory than 2 GiB. Every kind of failure is shown once, with the input in the form of a row for
+tests/reliability/test_fuzzing.py. Needs the extra `fuzz`.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
-from tests.fuzzing.target import to_row  # noqa: E402
+from tests.reliability.fuzzing.target import to_row  # noqa: E402
 
 INSTRUMENTED = [f"minigrad.{part}" for part in ("checkpoint", "cli", "data", "export", "nn", "optim", "train")]
 INSTRUMENTED += ["gzip", "numpy.lib", "tarfile", "zipfile"]
@@ -42,7 +42,7 @@ def main():
     options = words.parse_args()
     if options.child:
         return child(options.child, options.seconds)
-    from tests.fuzzing import TARGETS
+    from tests.reliability.fuzzing import TARGETS
 
     unknown = set(options.targets) - set(TARGETS)
     if unknown:
@@ -111,7 +111,7 @@ def child(name, seconds):
     import atheris
 
     with atheris.instrument_imports(include=INSTRUMENTED):
-        from tests.fuzzing import TARGETS
+        from tests.reliability.fuzzing import TARGETS
     target, folder = TARGETS[name], Path(os.environ["MINIGRAD_FUZZ_FOLDER"])
     work, corpus = folder / "work", folder / "corpus"
     work.mkdir()

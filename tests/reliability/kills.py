@@ -31,9 +31,9 @@ if not __package__:
     sys.path[:1] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
 
 from minigrad import checkpoint  # noqa: E402
-from tests.checkpoint_parts import file_of, state_of, tensors_of  # noqa: E402
 from tests.reliability.kill_program import RECIPES  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
+from tests.train.checkpoint_parts import file_of, state_of, tensors_of  # noqa: E402
 
 PROGRAM = Path(__file__).with_name("kill_program.py")
 TIMES = {"seconds", "images_per_second", "timed_images"}

@@ -19,9 +19,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # its own threads are more 
 ROOT = Path(__file__).parents[2]
 sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
 
+from tests.device.stand_in_gpus import gpus  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
-from tests.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, grown, soak  # noqa: E402
-from tests.stand_in_gpus import gpus  # noqa: E402
+from tests.reliability.soaking import BATCHES, JSON, OF_STAND_INS, OnCpu, OnGpu, grown, soak  # noqa: E402
 
 tqdm.monitor_interval = 0  # or it starts a thread of its own, which would be counted
 

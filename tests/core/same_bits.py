@@ -1,0 +1,264 @@
+"""Whether results have the same bits for any number of threads: python -m tests.core.same_bits, in its own process.
+
+It prints JSON: for each part of `PARTS` how many results were compared, which differ, and a hash of all of them to
+compare with other processes. NUMBA_NUM_THREADS must allow the largest number of threads. Work is shared however little
+it is, or the small samples of the tables would all stay on one thread; a table of large calls is shared as it would be
+anyway.
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+
+import numpy as np
+
+import minigrad
+from minigrad import Tensor, amp, data, device, nn, ops, optim
+from minigrad.core.tape import grad
+from minigrad.train import fit
+from minigrad_kernels.conv2d import winograd_plan
+from minigrad_kernels.toolchain import cpu, product, set_threads
+from tests.ops.cases import all_ops, away, classes, positive, real, sample
+from tests.optim.optim_parts import RULES
+
+__all__ = ["PARTS", "THREADS", "compared", "operator_rows", "share_everything"]
+
+THREADS = [1, 2, 4]
+
+
+def share_everything():
+    """Hand all work to all threads, however little it is. For a process that does nothing else."""
+    cpu.shared.alone = cpu.shared.__call__
+    product.SHARED_WORK = winograd_plan.SHARED_WORK = 0
+
+
+# ---- ops -------------------------------------------------------------------------------------------------------------
+
+IMAGES = real(20, 8, 21, 19)
+LARGE = {  # calls beyond the sizes from which kernels are shared
+    "add": [sample(real(300, 1000), real(1000))],
+    "mul": [sample(real(64, 8, 30, 30), real(8, 1, 1))],
+    "exp": [sample(real(500, 400))],
+    "gelu": [sample(real(500, 400))],
+    "relu": [sample(real(500, 400))],
+    "sum": [sample(real(400, 501)), sample(real(400, 501), 0), sample(real(40, 50, 101), (0, 2))],
+    "mean": [sample(real(40, 16, 21, 20), (0, 2, 3))],
+    "var": [sample(real(400, 501), 1)],
+    "max": [sample(away(300, 701), 1)],
+    "amax": [sample(real(400, 501)), sample(real(400, 501), 1), sample(real(40, 50, 101), 1)],
+    "clamp": [sample(real(400, 501), -0.5, 0.5)],
+    "abs": [sample(away(400, 501))],
+    "prod": [sample(positive(300, 401), 0)],
+    "cumsum": [sample(real(300, 401), 1), sample(real(300, 401), 0)],
+    "sort": [sample(away(300, 101), 1), sample(away(101, 300), 0, True)],
+    "topk": [sample(away(300, 401), 7, 1), sample(away(300, 401), 50, 0, False)],
+    "logsumexp": [sample(real(300, 401), 1)],
+    "norm": [sample(real(300, 401))],
+    "matmul": [sample(real(300, 257), real(257, 131)), sample(real(7, 90, 80), real(7, 80, 70))],
+    "linear": [sample(real(64, 784), real(100, 784), real(100)), sample(real(2000, 33), real(17, 33))],
+    "mm": [sample(real(5, 9000), real(9000, 3))],
+    "conv2d": [
+        sample(IMAGES, real(16, 8, 3, 3), real(16), padding=1),
+        sample(IMAGES, real(12, 8, 5, 5), stride=2),
+        sample(IMAGES, real(8, 1, 3, 3), padding=1, groups=8),
+        sample(IMAGES, real(16, 4, 3, 2), groups=2, dilation=(1, 2)),
+        sample(real(64, 1, 28, 28), real(6, 1, 5, 5), real(6)),
+        sample(real(20, 32, 14, 14), real(32, 32, 3, 3), padding=1),
+        sample(real(20, 24, 14, 14), real(40, 24, 7, 7), stride=2, padding=3),
+    ],
+    "conv_transpose2d": [sample(IMAGES, real(8, 12, 3, 3), stride=2)],
+    "max_pool2d": [sample(away(20, 8, 21, 19), 2), sample(away(20, 8, 21, 19), 3, 2, 1)],
+    "avg_pool2d": [sample(IMAGES, 3, 2, 1)],
+    "adaptive_avg_pool2d": [sample(IMAGES, (5, 4))],
+    "batch_norm": [
+        sample(IMAGES, None, None, real(8), real(8), training=True),
+        sample(real(700, 90), None, None, real(90), real(90), training=True),
+    ],
+    "layer_norm": [sample(real(300, 190), (190,), real(190), real(190))],
+    "group_norm": [sample(IMAGES, 2, real(8), real(8))],
+    "instance_norm": [sample(IMAGES, weight=real(8), bias=real(8))],
+    "softmax": [sample(real(300, 401), 1), sample(real(40, 10, 15, 15), 1)],
+    "log_softmax": [sample(real(3000, 11), 1)],
+    "cross_entropy": [sample(real(3000, 11), classes(11, 3000)), sample(real(20, 5, 31, 30), classes(5, 20, 31, 30))],
+    "mse_loss": [sample(real(400, 501), real(400, 501))],
+    "dropout": [sample(real(400, 501), 0.5, random=True)],
+    "embedding": [sample(classes(50, 4000), real(50, 40))],
+    "gather": [sample(real(200, 300), 1, classes(300, 200, 150)), sample(real(200, 300), 0, classes(200, 400, 150))],
+    "scatter_add": [sample(real(60, 300), 0, classes(60, 900, 300), real(900, 300))],
+    "getitem": [sample(real(100, 400), classes(100, 2000))],
+    "cat": [sample([IMAGES, IMAGES], 1), sample([real(300, 401), real(200, 401)])],
+    "stack": [sample([IMAGES, IMAGES], 2)],
+    "split": [sample(real(20, 64, 21, 19), 32, 1)],
+    "pad": [sample(IMAGES, (1, 2, 0, 1))],
+    "interpolate": [sample(IMAGES, (40, 41))],
+    "contiguous": [sample(real(400, 501))],
+}
+
+
+def operator_rows():
+    """(name, op, sample) of all rows of the tables, and of the large calls."""
+    rows = [(f"{op.name}{one}", op.name, one) for op in all_ops() for one in op.samples]
+    return rows + [(f"{name}{one}", name, one) for name, samples in LARGE.items() for one in samples]
+
+
+def tensors(*values):
+    found = []
+    for value in values:
+        if isinstance(value, list | tuple):
+            found += tensors(*value)
+        elif isinstance(value, Tensor):
+            found.append(value)
+    return found
+
+
+def values_and_gradients(name, one, dtype, ways):
+    """What the op gives, and the gradients: by create_graph of False, as in training, or of True, by its rules."""
+    arrays = []
+    for create_graph in ways:
+        args, kwargs = one.draw(lambda array, wants: Tensor(array, requires_grad=wants), dtype)
+        minigrad.manual_seed(0)
+        outputs = tensors(getattr(ops, name)(*args, **kwargs))
+        live = [x for x in outputs if x.requires_grad and device.is_floating(x.dtype)]
+        sources = [x for x in tensors(args, list(kwargs.values())) if x.requires_grad]
+        weights = [Tensor(np.random.default_rng(1).standard_normal(x.shape).astype(x.dtype)) for x in live]
+        found = grad(live, sources, weights, create_graph=create_graph, allow_unused=True) if live else ()
+        arrays += [x.detach().numpy() for x in (*outputs, *(g for g in found if g is not None))]
+    return arrays
+
+
+def operators(dtypes, ways=(False,)):
+    """(name, arrays) of every row."""
+    for dtype in dtypes:
+        for name, op, one in operator_rows():
+            yield f"{name} {dtype}", values_and_gradients(op, one, device.element_type(dtype), ways)
+
+
+def rules(dtypes):
+    return operators(dtypes, ways=(True,))
+
+
+# ---- optimisers ------------------------------------------------------------------------------------------------------
+
+SHAPES = (64, 32, 3, 3), (401, 301), (401,), ()
+
+
+def after_steps(make, dtype, clip):
+    """Parameters and state after some steps on drawn gradients."""
+    rng = np.random.default_rng(0)
+    parameters = [nn.Parameter(rng.standard_normal(shape).astype(dtype)) for shape in SHAPES]
+    optimizer, norms = make(parameters), []
+    for _ in range(3):
+        for parameter in parameters:
+            parameter.grad = Tensor(rng.standard_normal(parameter.shape).astype(dtype))
+        if clip:
+            norms.append(optim.clip_grad_norm_(parameters, clip))
+        optimizer.step()
+    states = [value for entry in optimizer.state_dict()["state"].values() for value in entry.values()]
+    return [np.asarray(value) for value in (*(x.detach().numpy() for x in (*parameters, *norms)), *states)]
+
+
+def optimizers(dtypes):
+    for dtype in (dtype for dtype in dtypes if dtype in ("float32", "float64")):
+        for name, make in RULES.items():
+            for clip in (None, 0.5):
+                yield f"{name} {dtype} clip={clip}", after_steps(make, dtype, clip)
+
+
+# ---- trainings -------------------------------------------------------------------------------------------------------
+
+
+def network():
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Dropout(0.25), nn.Flatten()),
+        *(nn.Linear(32 * 16, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10)),
+    )
+
+
+def trained(kind, **options):
+    """Losses, weights, statistics and the optimiser's state after two epochs of augmented batches."""
+    minigrad.manual_seed(3)
+    images = data.digits()[0].subset(slice(300))
+    augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize(images.mean, images.std)])
+    loader = data.Loader(images, 64, shuffle=True, seed=5, transform=augment)
+    model = network()
+    optimizer = kind(model.parameters(), lr=0.02)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 20)
+    history = fit(model, loader, optimizer, 2, test=data.Loader(images, 100), schedule=schedule, **options)
+    states = [value for entry in optimizer.state_dict()["state"].values() for value in entry.values()]
+    weights = [tensor.detach().numpy() for tensor in model.state_dict().values()]
+    return [np.asarray(value) for value in (history["loss"], history["test_loss"], *weights, *states)]
+
+
+TRAININGS = {
+    "SGD": lambda: trained(lambda parameters, lr: optim.SGD(parameters, lr, momentum=0.9)),
+    "Adam, clipped": lambda: trained(optim.Adam, clip=1.0),
+    "AdamW, accumulated": lambda: trained(optim.AdamW, accumulate=2),
+    "RMSprop, bfloat16": lambda: trained(optim.RMSprop, precision="bfloat16"),
+    "Adagrad, float16": lambda: trained(optim.Adagrad, precision="float16", scaler=amp.GradScaler(2.0**10)),
+}
+
+
+def trainings(dtypes):
+    for name, train in TRAININGS.items():
+        yield name, train()
+
+
+# ---- the comparison --------------------------------------------------------------------------------------------------
+
+PARTS = {"ops": operators, "rules": rules, "optimisers": optimizers, "trainings": trainings}
+
+
+def digests(part, dtypes):
+    found = {}
+    for name, arrays in PARTS[part](dtypes):
+        digest = hashlib.sha256()
+        for array in arrays:
+            digest.update(f"{array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+        found.setdefault(name, []).append(digest.hexdigest())
+    return found
+
+
+def compared(part, dtypes, threads, repeats=1):
+    """What the head of this file says of a part: {"compared": how many, "different": [names], "hash": of the first}."""
+    first, different = None, set()
+    for count in threads * repeats:
+        set_threads(count)
+        found = digests(part, dtypes)
+        first = first or found
+        different |= {f"{name} on {count} threads" for name in found if found[name] != first[name]}
+    whole = hashlib.sha256(json.dumps(first, sort_keys=True).encode()).hexdigest()
+    return {"compared": sum(map(len, first.values())), "different": sorted(different), "hash": whole}
+
+
+def count_teams():
+    """A list that has an entry for each time from now on that work was handed to several threads."""
+    entered, enter = [], cpu.in_team
+
+    def counted(*arguments):
+        entered.append(None)
+        return enter(*arguments)
+
+    cpu.in_team = counted
+    return entered
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--types", nargs="+", default=["float32"])
+    parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
+    parser.add_argument("--repeats", type=int, default=1)
+    arguments = parser.parse_args()
+    share_everything()
+    teams, found = count_teams(), {}
+    for part in arguments.parts:
+        found[part] = compared(part, arguments.types, arguments.threads, arguments.repeats)
+        found[part]["teams"] = len(teams)
+        teams.clear()
+    json.dump(found, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The background thread of the loader: its errors, its bound, its end."""
+
+import gc
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import weakref
+
+import numpy as np
+import pytest
+
+from minigrad.data import Loader
+from minigrad.data.loader import prefetched
+from tests.data.data_batches import AUGMENT, PREFETCH, arrays, numbered
+
+
+def prefetch_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("minigrad-prefetch")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays():
+    assert not prefetch_threads()
+    yield
+    assert not prefetch_threads()
+
+
+def failing_transform(images, generator):
+    if images[0, 0, 0, 0] == 10:
+        raise ZeroDivisionError("in the transform")
+    return images
+
+
+@pytest.mark.parametrize("prefetch", PREFETCH)
+def test_an_exception_comes_after_the_batches_before_it(prefetch):
+    loader = Loader(numbered(), 5, transform=failing_transform, prefetch=prefetch)
+    delivered = []
+    with pytest.raises(ZeroDivisionError, match="in the transform") as caught:
+        for _, labels in arrays(loader):
+            delivered.append(labels[0])
+    assert delivered == [0, 5] and loader.position == 2
+    text = "".join(traceback.format_exception(caught.value))
+    assert "failing_transform" in text and "in batch 2 of epoch 0" in text
+    assert not prefetch_threads()
+
+
+def test_the_thread_ends_when_the_consumer_stops():
+    loader = Loader(numbered(), 1)
+    for _ in loader:
+        assert len(prefetch_threads()) == 1
+        break
+    assert not prefetch_threads()
+
+    def stopped():
+        for _ in loader:
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        stopped()
+
+
+def test_the_thread_ends_when_loader_and_iterator_are_dropped():
+    loader = Loader(numbered(), 1)
+    iterator = iter(loader)
+    next(iterator)
+    assert len(prefetch_threads()) == 1
+    gone = weakref.ref(loader)
+    cycle = [iterator]
+    cycle.append(cycle)
+    del loader, iterator, cycle
+    gc.collect()
+    assert not prefetch_threads() and gone() is None
+
+
+def test_the_thread_keeps_within_its_bound():
+    made = []
+
+    def items():
+        for item in range(100):
+            made.append(item)
+            yield item
+
+    iterator = prefetched(items(), 2)
+    assert next(iterator) == 0
+    wait_until(lambda: len(made) == 3)  # one delivered, two ahead
+    time.sleep(0.05)
+    assert len(made) == 3
+    iterator.close()
+    assert not prefetch_threads() and len(made) == 3
+
+
+def test_threads_do_not_pile_up():
+    loader = Loader(numbered(), 5, transform=AUGMENT)
+    for _ in range(50):
+        next(iter(loader))
+        list(arrays(loader))
+    assert not prefetch_threads()
+
+
+def test_settings_of_the_context_reach_the_thread():
+    def dividing(images, generator):
+        return images / np.zeros(1, np.float32)
+
+    with np.errstate(all="raise"):
+        with pytest.raises(FloatingPointError):
+            next(arrays(Loader(numbered(), 5, transform=dividing)))
+    with np.errstate(all="ignore"):
+        assert len(list(arrays(Loader(numbered(), 5, transform=dividing)))) == 5
+
+
+def test_ctrl_c_while_waiting():
+    """An interrupt reaches a consumer that waits for a slow batch, and the thread ends."""
+    script = """
+import signal, threading, time
+from minigrad.data.loader import prefetched
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+release = threading.Event()
+def items():
+    yield 1
+    release.wait(60)
+    yield 2
+iterator = prefetched(items(), 1)
+next(iterator)
+threading.Timer(0.3, lambda: (signal.raise_signal(signal.SIGINT), release.set())).start()
+start = time.monotonic()
+try:
+    next(iterator)
+except KeyboardInterrupt:
+    alive = [t.name for t in threading.enumerate() if t.name.startswith("minigrad-prefetch")]
+    print("interrupted", alive, time.monotonic() - start < 10)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.returncode) == ("interrupted [] True", 0), done.stderr
+
+
+def test_an_iterator_kept_to_the_end_of_the_process_does_not_hang_it():
+    script = """
+import numpy as np
+from minigrad.data import Dataset, Loader
+kept = iter(Loader(Dataset(np.zeros((9, 1, 2, 2), np.uint8), np.zeros(9, int), "a"), 1))
+next(kept)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def wait_until(condition):
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.001)
+    assert condition()

@@ -1,0 +1,125 @@
+"""What the README says is so: its code runs, its commands exist, its figures are those of the results files."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from minigrad_kernels.toolchain.cuda import compiler
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+README = (REPOSITORY / "README.md").read_text()
+KERNELS_PAGE = (REPOSITORY / "examples" / "docs" / "gpu-kernels.md").read_text()
+GPU_PAGE = (REPOSITORY / "examples" / "docs" / "gpu.md").read_text()
+CPU_PAGE = (REPOSITORY / "examples" / "docs" / "cpu.md").read_text()
+DETERMINISM_PAGE = (REPOSITORY / "examples" / "docs" / "determinism.md").read_text()
+PARALLEL_PAGE = (REPOSITORY / "examples" / "docs" / "parallel.md").read_text()
+EXAMPLES_PAGE = (REPOSITORY / "examples" / "README.md").read_text()
+PROFILE_PAGE = (REPOSITORY / "examples" / "docs" / "profile.md").read_text()
+
+
+def blocks(language, text=README):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+CODE = [
+    code
+    for page in (README, CPU_PAGE, DETERMINISM_PAGE, GPU_PAGE, PARALLEL_PAGE, PROFILE_PAGE, EXAMPLES_PAGE)
+    for code in blocks("python", page)
+]
+
+
+@pytest.mark.parametrize("code", CODE, ids=lambda code: max(code.splitlines(), key=len)[:40])
+def test_code_runs(code, tmp_path):
+    """In a folder of its own, for the files that some write."""
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=paths)
+    assert done.returncode == 0, done.stderr
+    if "slope" in code:
+        assert "slope 27, curvature 18" in done.stdout
+    if "Net()" in code:
+        assert done.stdout == "batch_norm_relu\nconv2d_relu\n"
+    if "rung" in code:
+        read = {"plain": 128**3, "tiled": 128**2 * 4, "buffered": 128**2}  # elements of a
+        for name, elements in read.items():
+            assert re.search(rf"matmul_{name}\w*: reads {4 * elements} bytes of a", done.stdout), done.stdout
+
+
+@pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
+@pytest.mark.parametrize("code", blocks("python", KERNELS_PAGE), ids=lambda code: code.splitlines()[1])
+def test_code_of_the_page_about_kernels_runs(code, tmp_path):
+    (tmp_path / "page.py").write_text(code)  # a file, so that faults can show the source
+    done = subprocess.run([sys.executable, "-W", "error", tmp_path / "page.py"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    if "mistake" in code:
+        assert "page.py:9: out[i] = factor * x[i]" in done.stdout
+
+
+def test_the_new_op_of_the_readme_is_right():
+    import numpy as np
+
+    from minigrad import Tensor, gradcheck, gradgradcheck
+
+    (code,) = (code for code in blocks("python") if "def atan" in code)
+    names = {}
+    exec(code, names)
+    x = Tensor(np.array([0.5, -2.0, 3.0]), requires_grad=True)
+    assert gradcheck(names["atan"], [x]) and gradgradcheck(names["atan"], [x])
+
+
+def test_two_commands_do_all_the_set_up():
+    commands = re.findall(r"^python3 -m venv .*$", README, re.MULTILINE)
+    assert len(commands) == 2
+    assert commands[0].endswith("minigrad train") and commands[1].endswith("-m pytest -q -n auto")
+
+
+def test_example_is_short():
+    (code,) = (code for code in blocks("python") if "import minigrad\n" in code)
+    assert 18 <= len(code.splitlines()) <= 26
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert target.startswith("https://") or (REPOSITORY / target).exists(), target
+
+
+def test_figures_are_those_of_the_results_files():
+    done = subprocess.run(
+        [sys.executable, str(REPOSITORY / "tests" / "benchmarks" / "readme.py"), "--check"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_tables_of_a_gpu_come_from_its_results_file():
+    from tests.benchmarks.readme import gpu_tables
+
+    machine = {"gpu": "Some GPU", "cupy": "14.2.0", "numba": "0.68.1", "date": "2026-11-21", "commit": "abc"}
+    rates = {"minigrad": 20, "minigrad, graph": 60, "torch NCHW": 9, "torch NHWC": 10, "torch graph NHWC": 30}
+    network = dict(network="lenet", task="train", batch=64, precision="tf32", images_per_second=rates)
+    network["ratios"] = {"minigrad / torch": 2.0, "minigrad, graph / torch graph": 2.5}
+    products = [
+        dict(kind=kind, m=256, n=256, k=128, layout=layout, rung=rung, tflops=tflops, of_cublas=0.5)
+        for kind, layout, rung, tflops in (
+            ("float32", "NN", "plain", 1), ("float32", "NN", "default", 8), ("float32", "TN", "default", 9),
+            ("tf32", "NN", "default", 16),
+        )
+    ]  # fmt: skip
+    convolution = dict(kind="tf32", layer="first", direction="forward", rung="default", tflops=7, of_cudnn=0.6)
+    raced = [dict(contender="minigrad", images=10, target=0.985, seconds=seconds) for seconds in (2, None, 3)]
+    rows = {"networks": [network], "products": products, "convolutions": [convolution], "race": raced}
+    parts = {name: {"machine": machine, "rows": made} for name, made in rows.items()}
+    text = "\n".join(gpu_tables({"parts": parts}))
+    assert text.count("Some GPU, cupy 14.2.0") == 4
+    assert "| lenet | train | 64 | tf32 | 20 | 60 | 10 | 30 | 2.0 | 2.5 |" in text
+    assert (
+        "| 256, 256, 128 | 8 (0.5) | 16 (0.5) |" in text and "9" not in text.split("Matrix product")[1].split("\n")[4]
+    )
+    assert "| first | forward | 7 (0.6) |" in text
+    assert "| 10 | 98.5 % | minigrad | 3 |" in text
+    assert gpu_tables({"parts": {"networks": parts["networks"] | {"failed": True}}}) == []

@@ -1,0 +1,395 @@
+"""Captured functions on GPUs of the stand-in: replays equal eager calls bit for bit, and Python starts nothing."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, device, graph, nn, no_grad, optim
+from minigrad.core.tape import write
+from minigrad.graph import CaptureError, capture
+from minigrad.nn import functional as F
+from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels.interpreter import address
+from tests.device.stand_in_gpus import gpus
+
+RNG = np.random.default_rng(5)
+
+
+@pytest.fixture
+def machine():
+    with gpus(1) as found:
+        yield found
+
+
+def there(*shape):
+    return Tensor(RNG.standard_normal(shape).astype(np.float32)).to("cuda")
+
+
+def state_of(model, optimizer=None):
+    """All that training changes, as bytes and numbers."""
+    found = [tensor.detach().numpy().tobytes() for tensor in (*model.parameters(), *model.buffers())]
+    return found, optimizer and str(optimizer.state_dict())
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+
+
+def small():
+    layers = nn.Conv2d(1, 2, 2), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.4), nn.Linear(8, 3)
+    return nn.Sequential(*layers)
+
+
+def training(machine, kind, wrap, steps=5, shapes=(2,), passes=1, clip=None, **options):
+    """(losses, state, launches from Python in each step) of some steps."""
+    minigrad.manual_seed(3)
+    model = small().to("cuda")
+    optimizer = kind(model.parameters(), lr=0.05, **options)
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+
+    @wrap
+    def step(*batches):
+        optimizer.zero_grad()
+        losses = []
+        for x, y in batches:
+            losses.append(F.cross_entropy(model(x), y))
+            losses[-1].backward()
+        if clip:
+            optim.clip_grad_norm_(model.parameters(), clip)
+        optimizer.step()
+        schedule.step()
+        return sum(losses)
+
+    rng, losses, launches = np.random.default_rng(1), [], []
+    for number in range(steps):
+        count = shapes[number % len(shapes)]
+        batches = [
+            (Tensor(rng.standard_normal((count, 1, 3, 3)).astype(np.float32)).to("cuda"),
+             Tensor(rng.integers(0, 3, count)).to("cuda"))
+            for _ in range(passes)
+        ]  # fmt: skip
+        before, functions = len(machine.launches), sum(machine.functions.values())
+        loss = step(*batches)
+        launches.append(len(machine.launches) - before + sum(machine.functions.values()) - functions)
+        losses.append(loss.item())
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.05 * 0.8**steps)
+    return losses, state_of(model, optimizer), launches
+
+
+def test_a_graph_keeps_what_is_known_by_its_address_alone(machine, monkeypatch):
+    """As where a launch of another thread has looked up the arrays of this one's before it was told of them."""
+    eager = training(machine, optim.SGD, lambda function: function)[:2]
+    found = type(machine).arguments
+
+    def by_address(self, addresses):
+        for array in found(self, addresses).values():
+            address(array)
+        return {}
+
+    monkeypatch.setattr(type(machine), "arguments", by_address)
+    assert training(machine, optim.SGD, capture)[:2] == eager
+
+
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        (optim.SGD, {"momentum": 0.9, "clip": 0.1}),
+        (optim.Adam, {"passes": 2, "amsgrad": True}),
+        (optim.AdamW, {"shapes": (2, 3), "steps": 8}),
+    ],
+    ids=["SGD, clipped", "Adam, accumulating", "AdamW, two shapes"],
+)
+def test_replayed_steps_equal_eager_ones_bit_for_bit(machine, kind, options):
+    eager = training(machine, kind, lambda function: function, **options)
+    replayed = training(machine, kind, capture, **options)
+    assert replayed[0] == eager[0] and replayed[1] == eager[1]
+    count = len(options.get("shapes", (0,)))
+    assert all(eager[2]) and all(replayed[2][: 3 * count])
+    assert replayed[2][3 * count :] == [0] * (len(eager[2]) - 3 * count)  # nothing is started from Python
+    assert len(machine.graph_launches) == len(eager[2]) - 2 * count
+
+
+def test_options_and_draws_from_outside_enter_replays(machine):
+    """A rate that is set by hand, a new seed and a draw in between: a replay does what a call would do."""
+
+    def run(wrap):
+        minigrad.manual_seed(0)
+        model = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2)).to("cuda")
+        optimizer = optim.Adam(model.parameters(), lr=0.1)
+
+        @wrap
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        losses = []
+        for number in range(7):
+            if number == 4:
+                optimizer.param_groups[0]["lr"] = 0.01
+                F.dropout(minigrad.ones(3))
+            if number == 5:
+                minigrad.manual_seed(9)
+            losses.append(step(Tensor(np.full((3, 4), number + 1.0, np.float32)).to("cuda")).item())
+        return losses, state_of(model, optimizer)
+
+    assert run(lambda function: function) == run(capture)
+
+
+def test_parameters_of_16_bits_follow_the_rate_and_skip_steps(machine):
+    """Their update works on copies in float32, but what the device holds of its numbers stays where it is."""
+
+    def run(wrap):
+        minigrad.manual_seed(0)
+        model = nn.Linear(6, 3).to("bfloat16").to("cuda")
+        optimizer = optim.Adam(model.parameters(), lr=0.1)
+        schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+        @wrap
+        def step(x, found_inf):
+            optimizer.zero_grad()
+            model(x).float().square().sum().backward()
+            optimizer.step(found_inf=found_inf)
+            schedule.step()
+
+        for number in range(6):
+            x = np.random.default_rng(number).standard_normal((4, 6))
+            step(Tensor(x).to("bfloat16").to("cuda"), Tensor(np.full(1, number in (1, 4), "f8")).to("cuda"))
+        assert optimizer.state_dict()["state"][0]["step"] == 4
+        return state_of(model, optimizer)
+
+    assert run(lambda function: function) == run(capture)
+    assert len(machine.graph_launches) == 4
+
+
+def test_state_that_moves_makes_a_new_graph(machine):
+    """Loading a state puts other arrays in the place of those that the graph knows."""
+
+    def run(wrap):
+        minigrad.manual_seed(0)
+        model = nn.Linear(3, 2).to("cuda")
+        optimizer = optim.Adam(model.parameters())
+        x = minigrad.ones(2, 3, device="cuda")
+
+        @wrap
+        def step(x):
+            optimizer.zero_grad()
+            model(x).sum().backward()
+            optimizer.step()
+
+        for _ in range(4):
+            step(x)
+        optimizer.load_state_dict(optimizer.state_dict())
+        for _ in range(4):
+            step(x)
+        return state_of(model, optimizer), step
+
+    eager, _ = run(lambda function: function)
+    replayed, step = run(capture)
+    assert eager == replayed and step.graphs == 1 and len(machine.graph_launches) == 4
+    step.reset()
+    assert not step.graphs
+
+
+def test_gradients_stay_where_they_are_and_sums_go_on(machine):
+    w = nn.Parameter(minigrad.ones(3, device="cuda"))
+
+    @capture
+    def add(x):
+        (w * x).sum().backward()
+
+    for number in range(5):
+        add(Tensor(np.full(3, number + 1.0, np.float32)).to("cuda"))
+    array = w.grad.array
+    assert w.grad.tolist() == [15.0] * 3 and add.graphs == 1
+    w.grad = None
+    add(minigrad.ones(3, device="cuda"))  # there is nothing to add to: it runs
+    assert w.grad.tolist() == [1.0] * 3 and w.grad.array is not array and not add.graphs
+
+
+def test_a_replay_raises_the_versions_of_what_it_writes(machine):
+    w = nn.Parameter(minigrad.ones(3, device="cuda"))
+    optimizer = optim.SGD([w], lr=1)
+
+    @capture(device="cuda")
+    def step():
+        optimizer.zero_grad()
+        (w * w).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+    kept = (w * w).sum()
+    step()
+    with pytest.raises(StateError, match="changed"):
+        kept.backward()
+
+
+# ---- inference -------------------------------------------------------------------------------------------------------
+
+
+def test_inference_by_a_graph(machine):
+    model = small().to("cuda").eval()
+
+    @capture
+    def scores(x, scale=1):
+        return {"scores": model(x) * scale, "shape": x.shape}
+
+    with no_grad():
+        for _ in range(4):
+            x = there(2, 1, 3, 3)
+            found = scores(x, scale=2)
+            np.testing.assert_array_equal(found["scores"].numpy(), (model(x) * 2).numpy())
+            assert found["shape"] == (2, 1, 3, 3) and not found["scores"].requires_grad
+        transposed = Tensor(np.ones((3, 3, 1, 2), np.float32).T).to("cuda")
+        scores(transposed, scale=2)
+        scores(x, scale=3)
+    assert scores.graphs == 1 and "1 graphs" in repr(scores)
+
+
+def test_a_result_lies_where_the_next_call_writes(machine):
+    double = capture(lambda x: x + x)
+    for _ in range(3):
+        first = double(there(4))
+    x = there(4)
+    second = double(x)
+    assert second.array is first.array
+    np.testing.assert_array_equal(first.numpy(), 2 * x.numpy())
+
+
+def test_operands_that_are_bound_anew_stay_for_the_graph(machine):
+    """What CuPy's own functions read: products with numbers of an operand, a choice, a sum into memory, a copy."""
+    box = {"w": there(3), "into": there(3)}
+
+    def work(x):
+        with no_grad():
+            total = minigrad.where(x > 0, x * box["w"], box["w"]) + box["w"].sum()
+            device.accumulate(write(box["into"]), box["w"].array)
+            return total + box["into"]
+
+    step, x = capture(work), there(3)
+    for _ in range(3):
+        step(x)
+    into = box["into"].numpy()
+    wanted = (np.where(x.numpy() > 0, x.numpy() * box["w"].numpy(), box["w"].numpy()) + box["w"].numpy().sum()) + (
+        into + box["w"].numpy()
+    )
+    kept, box["w"] = box["into"], there(3)
+    np.testing.assert_allclose(step(x).numpy(), wanted, rtol=1e-6)
+    assert step.graphs == 1 and kept is box["into"]
+
+
+def test_memory_that_is_free_while_a_graph_is_captured_stays_its_own():
+    """Without room CuPy's pool gives free blocks back and asks again: here those of captured work, so it may not."""
+
+    def work(x):
+        first = x * 2
+        total = first.sum()
+        del first
+        return minigrad.cat([x, x, x]).sum() + total
+
+    with gpus(1, capacity=1300 << 10):
+        x = Tensor(np.ones(1 << 16, np.float32)).to("cuda")
+        assert work(x).item() == 5 << 16
+        step = capture(work)
+        for _ in range(2):
+            assert step(x).item() == 5 << 16
+        with pytest.raises(MemoryError, match="cuda:0 is out of memory"):
+            step(x)
+        assert work(x).item() == 5 << 16
+
+
+def test_at_most_so_many_graphs_are_kept(machine):
+    double = capture(lambda x, k: x * k)
+    x = minigrad.ones(2, device="cuda")
+    for k in range(graph.KEPT + 1):
+        for _ in range(3):
+            assert double(x, k).tolist() == [k, k]
+    assert double.graphs == graph.KEPT
+
+
+def test_without_a_gpu_it_is_the_function():
+    calls = []
+
+    @capture
+    def double(x):
+        calls.append(x.device)
+        return x + x
+
+    x = Tensor([1.0, 2.0], requires_grad=False)
+    assert [double(x).tolist() for _ in range(5)] == [[2, 4]] * 5 and calls == ["cpu"] * 5
+    assert double.__name__ == "double" and double.graphs == 0
+
+
+# ---- what cannot be captured -----------------------------------------------------------------------------------------
+
+REFUSED = {
+    "item": (lambda x: x.sum().item(), "item reads values on the host"),
+    "numpy": (lambda x: x.numpy(), "numpy reads values on the host"),
+    "bool": (lambda x: 1 if x.sum() else 0, "bool reads values on the host"),
+    "print": (lambda x: print(x), "repr reads values on the host"),
+    "mask": (lambda x: x[x > 0], "getitem cannot become part of a graph: .*StreamCaptureUnsupported"),
+    "nonzero": (lambda x: minigrad.nonzero(x), "nonzero cannot become part of a graph"),
+    "upload": (lambda x: x + Tensor(np.ones(3, np.float32)).to("cuda"), "to sends data of the host"),
+    "wait": (lambda x: minigrad.cuda.synchronize(), "synchronize waits for the GPU"),
+    "raw": (lambda x: x.array.get(), "get cannot become part of a graph"),
+    "cuBLAS": (lambda x: x.array @ x.array, "matmul cannot become part of a graph: NotImplementedError"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_waits_for_the_host_is_refused_with_its_line_and_changes_nothing(name, machine):
+    function, message = REFUSED[name]
+    minigrad.manual_seed(0)
+    model = nn.Sequential(nn.Dropout(0.2), nn.Linear(3, 1)).to("cuda")
+    optimizer = optim.Adam(model.parameters())
+    schedule = optim.lr_scheduler.StepLR(optimizer, 1)
+
+    @capture
+    def step(x):
+        optimizer.zero_grad()
+        model(x).sum().backward()
+        optimizer.step()
+        schedule.step()
+        return function(x)
+
+    x = there(3)
+    for _ in range(graph.WARM):
+        step(x)
+    state, gradient = state_of(model, optimizer), model[1].weight.grad
+    draws, epoch = minigrad.default_generator.get_state(), schedule.last_epoch
+    with pytest.raises(CaptureError, match=f"test_graph.py:\\d+, in <lambda>: {message}"):
+        step(x)
+    assert state_of(model, optimizer) == state and model[1].weight.grad is gradient
+    assert minigrad.default_generator.get_state() == draws and schedule.last_epoch == epoch
+    assert not machine.captures and step.graphs == 0
+
+
+def test_errors_of_the_function_are_its_own(machine):
+    @capture
+    def step(x):
+        if len(calls) == graph.WARM:
+            raise ZeroDivisionError("mine")
+        calls.append(1)
+        return x + 1
+
+    calls, x = [], minigrad.ones(2, device="cuda")
+    for _ in range(graph.WARM):
+        step(x)
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        step(x)
+    calls.clear()
+    assert step(x).tolist() == [2, 2] and not machine.captures
+
+
+def test_arguments_that_no_graph_can_have(machine):
+    step = capture(lambda x, more=None: x)
+    with pytest.raises(KindError, match="argument 0 requires a gradient; pass argument 0.detach"):
+        step(minigrad.ones(2, device="cuda").requires_grad_())
+    with pytest.raises(KindError, match="more is a set, wanted Tensors"):
+        step(minigrad.ones(2, device="cuda"), more=set())
+    with pytest.raises(StateError, match="Tensor 1 of the arguments is on cpu, the graph on cuda:0"):
+        step(minigrad.ones(2, device="cuda"), minigrad.ones(2))
+    with pytest.raises(KindError, match="function is 3, wanted a function"):
+        capture(3)

@@ -1,0 +1,224 @@
+"""Runs a row of tests/kernels/cases on a device: its arguments from a fixed seed, its outputs between canaries.
+
+Devices: "cpu" (NumPy's arrays), "interpreter" (its Arrays: the compiled CUDA kernels in NumPy), "cuda" (CuPy's
+arrays). Inputs are made, and results are compared, as NumPy's arrays; the copies on a device lie as those do.
+"""
+
+import importlib
+import os
+import zlib
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from .cases import all_cases
+
+__all__ = [
+    "CASES", "DEVICE", "PROCESSORS", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs",
+    "make_output", "moved", "on_host", "part", "run", "same_bits", "spoil", "to_tf32", "wanted", "widened_arrays",
+    "with_halves", "within_rounding",
+]  # fmt: skip
+
+DEVICE = os.environ.get("MINIGRAD_TEST_DEVICE", "interpreter")  # on which tests of CUDA kernels run them
+CANARY = 77.0
+EDGE = 16  # canaries on either side of what a kernel may write
+
+CASES = all_cases()
+# What a process is to find in its environment so that its tiles are those of a lesser processor, or an unknown one.
+PROCESSORS = {
+    "avx2": {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"},
+    "sse": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
+    "neon": {"MINIGRAD_TILES": "neon"},
+    "plain": {"MINIGRAD_TILES": "plain"},
+}
+each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+
+
+def part(case, module=""):
+    """The function of a row: that of the launcher, or of a module of its family such as ".reference"."""
+    return getattr(importlib.import_module(f"minigrad_kernels.{case.family}{module}"), case.function)
+
+
+def exists(case, module):
+    """Whether that module of the row's family has the row's function."""
+    name = f"minigrad_kernels.{case.family}{module}"
+    return find_spec(name) is not None and hasattr(importlib.import_module(name), case.function)
+
+
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def generator(case):
+    return np.random.default_rng(zlib.crc32(str(case).encode()))
+
+
+def laid_out(array, layout):
+    """An equal array that lies in memory as the layout says."""
+    if layout is None:
+        return array
+    if callable(layout):
+        return layout(array)
+    return np.ascontiguousarray(array.transpose(layout)).transpose(np.argsort(layout))
+
+
+def make_input(rng, shape, kind, layout, dtype, integers):
+    if shape is None:
+        return None
+    if callable(kind):
+        return laid_out(kind(rng, shape), layout)
+    if kind.startswith("index"):
+        return laid_out(rng.integers(0, int(kind.split()[1]), shape), layout)
+    values = rng.integers(-3, 4, shape) if integers else rng.standard_normal(shape)
+    if kind == "positive":
+        values = np.abs(values) + (1 if integers else 0.1)
+    return laid_out(np.asarray(values, dtype), layout)
+
+
+def make_inputs(case, dtype, integers=False):
+    rng, count = generator(case), len(case.shapes)
+    kinds = case.kinds + ("float",) * (count - len(case.kinds))
+    layouts = case.layouts + (None,) * (count - len(case.layouts))
+    rows = zip(case.shapes, kinds, layouts, strict=True)
+    return [make_input(rng, shape, kind, layout, dtype, integers) for shape, kind, layout in rows]
+
+
+def to_tf32(array):
+    """Finite float32 rounded to the 10 bits of mantissa that TF32 has, ties away from zero."""
+    return ((array.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def spoil(array):
+    """Put a NaN into the middle."""
+    array[tuple(size // 2 for size in array.shape)] = np.nan
+
+
+def guarded(size, dtype, fill):
+    """An array for a kernel to write, and the larger one that it lies in, between canaries."""
+    whole = np.full(size + 2 * EDGE, CANARY, dtype)
+    middle = whole[EDGE : EDGE + size]
+    middle.fill(fill)
+    return middle, whole
+
+
+def make_output(output, dtype):
+    kind = np.dtype(dtype if output.kind == "float" else output.kind)
+    fill = np.iinfo(kind).max if kind.kind in "iu" else np.nan
+    layout = output.layout or tuple(range(len(output.shape)))
+    middle, whole = guarded(int(np.prod(output.shape)), kind, fill)
+    array = middle.reshape([output.shape[axis] for axis in layout]).transpose(np.argsort(layout))
+    return array, whole
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+def upload(memory, device):
+    if device == "cuda":
+        import cupy
+
+        return cupy.asarray(memory)
+    from minigrad_kernels import interpreter
+
+    return interpreter.array(memory)
+
+
+def place(array):
+    return array.__array_interface__["data"][0]
+
+
+def moved(array, device, whole=None):
+    """The array on a device, lying in memory as on the host; with `whole`, (array, whole) that lie in one memory."""
+    if device == "cpu" or not isinstance(array, np.ndarray):
+        return array if whole is None else (array, whole)
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    memory = upload(owner.ravel(order="K").view(np.uint8), device)
+    there = [_view(memory, view, place(view) - place(owner)) for view in (array, whole) if view is not None]
+    return there[0] if whole is None else tuple(there)
+
+
+def _view(memory, like, start):
+    """An array as `like` on this memory."""
+    if isinstance(memory, np.ndarray):
+        view = np.ndarray.__new__(type(memory), like.shape, like.dtype, memory, start if like.size else 0, like.strides)
+        view.flags.writeable = like.flags.writeable
+        return view
+    return type(memory)(like.shape, like.dtype, memory.data + start, like.strides)
+
+
+def on_host(array):
+    """The array, or a copy of it, as NumPy's."""
+    return array.get() if hasattr(array, "get") else np.asarray(array)
+
+
+# ---- calls -----------------------------------------------------------------------------------------------------------
+
+
+def make_workspace(case, inputs, dtype, device):
+    """Bytes that start at an odd address; on a GPU at a multiple of 16, as all that its allocator gives out does."""
+    odd = device == "cpu"
+    middle, whole = guarded(case.workspace(inputs, case.params, np.dtype(dtype)) + odd, np.uint8, 255)
+    return middle[odd:], whole
+
+
+def run(case, dtype, inputs, device="cpu", function=None):
+    """Outputs of the kernel, or of a function with its arguments, after a look that it wrote nothing else."""
+    inputs_there = [moved(x, device) for x in inputs]
+    made = [make_output(output, dtype) for output in case.outputs]
+    if case.workspace:
+        made.append(make_workspace(case, inputs_there, dtype, device))
+    there = [moved(array, device, whole) for array, whole in made]
+    function = function or part(case)
+    before = [on_host(x).copy() if isinstance(x, np.ndarray) else x for x in inputs]
+    written = [array for array, _ in there]
+    written[len(case.outputs) : len(case.outputs)] = case.absent
+    function(*case.arguments(inputs_there), *written)
+    for _, whole in there:
+        edges = on_host(whole)
+        assert (edges[:EDGE] == CANARY).all() and (edges[-EDGE:] == CANARY).all(), "wrote outside its output"
+    for was, now in zip(before, inputs_there, strict=True):
+        if isinstance(was, np.ndarray):
+            assert np.array_equal(was, on_host(now), equal_nan=was.dtype.kind in "fV"), "changed an input"
+    return [on_host(array) for array, _ in there[: len(case.outputs)]]
+
+
+def widened_arrays(launcher, arguments):
+    """(arguments by name, the role of each array among them that has elements of 16 bits)"""
+    contract = launcher.contract
+    given = contract.signature.bind(*arguments).arguments
+    roles = {name: array.role for _, name, array in contract.arrays if array.dtype in ("float", "either")}
+    return given, {name: role for name, role in roles.items() if hasattr(given.get(name), "astype")}
+
+
+def with_halves(launcher, half):
+    """A function with the launcher's arguments that calls it with arrays of 16 bits in their place."""
+
+    def function(*arguments):
+        given, roles = widened_arrays(launcher, arguments)
+        short = {name: given[name].astype(half) for name in roles}
+        launcher(**(given | short))
+        for name, role in roles.items():
+            if "w" in role:
+                given[name][...] = short[name]
+
+    return function
+
+
+def wanted(case, inputs):
+    return case.references(part(case, ".reference"), inputs)
+
+
+def within_rounding(case, dtype, inputs, results):
+    """Check results of random inputs against the reference."""
+    bounds = case.bounds(part(case, ".reference"), inputs, np.finfo(dtype).eps)
+    for got, want, bound in zip(results, wanted(case, inputs), bounds, strict=True):
+        assert got.shape == want.shape
+        # Written so that a NaN fails.
+        assert (np.abs(got.astype(np.float64) - want) <= bound).all()
+
+
+def same_bits(one, two):
+    for first, second in zip(one, two, strict=True):
+        np.testing.assert_array_equal(first, second)

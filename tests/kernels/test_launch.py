@@ -1,0 +1,172 @@
+"""How kernels are started on a GPU, on a stand-in for CuPy whose driver only notes what it is asked for."""
+
+import contextlib
+import struct
+import sys
+import threading
+import types
+
+import pytest
+
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.toolchain.cuda import KERNELS, Kernel, cache, compiler, kernel
+from tests.standin import LAUNCH, installed
+
+
+@pytest.fixture
+def gpu():
+    """Installs the stand-in with these options and gives its Machine."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **options: stack.enter_context(installed(execute=False, **options))
+
+
+@pytest.fixture
+def k(monkeypatch):
+    """A kernel with a parameter of each type, whose machine code need not be compiled."""
+
+    @kernel("f32* x, f32 a, f64 b, i32 i, u32 u, i64 l, u16 h, u8* out", threads=256, lowest="sm_80")
+    def launched(x, a, b, i, u, l, h, out):
+        pass
+
+    monkeypatch.setattr(Kernel, "kept", "the text")
+    monkeypatch.setattr(cache, "load_code", lambda _, sm, ptx: compiler.Binary(f"code of {sm}".encode(), 8, 0, 0, 0))
+    yield launched
+    del KERNELS[launched.name]
+
+
+class Array:
+    """Stands for a cupy.ndarray at an address of our choice."""
+
+    def __init__(self, address):
+        self.data = types.SimpleNamespace(ptr=address)
+
+
+ARGUMENTS = (Array(0x7F0000001000), 1.5, -2.5, -3, 4_000_000_000, -(1 << 40), 65535, 0x1234)
+
+
+def test_arguments_are_packed_as_the_driver_reads_them(gpu, k):
+    machine = gpu()
+    import cupy
+
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        k((5,), (32, 4), ARGUMENTS, shared=99)
+    (launch,) = machine.launches
+    words = launch.words
+    assert (launch.name, launch.grid, launch.block) == (k.name, (5, 1, 1), (32, 4, 1))
+    assert (launch.shared, launch.stream) == (99, stream.ptr)
+    assert (words[0], words[7]) == (0x7F0000001000, 0x1234)
+    assert struct.pack("<Q", words[1])[:4] == struct.pack("<f", 1.5)
+    assert struct.pack("<Q", words[2]) == struct.pack("<d", -2.5)
+    assert words[3] == 2**32 - 3 and words[4] == 4_000_000_000
+    assert words[5] == 2**64 - 2**40 and words[6] == 65535
+
+
+def test_each_thread_has_parameters_of_its_own(gpu, k):
+    machine = gpu()
+    barrier = threading.Barrier(2)
+
+    def start(number):
+        for _ in range(50):
+            barrier.wait()
+            k((number,), (1,), (*ARGUMENTS[:3], number, *ARGUMENTS[4:]))
+
+    threads = [threading.Thread(target=start, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(machine.launches) == 100
+    assert all(launch.grid[0] == launch.words[3] for launch in machine.launches)
+    assert machine.made_current == [0, 0], "the driver wants a device to be current in each thread"
+
+
+def test_code_is_loaded_once_for_each_device_and_may_use_all_shared_memory(gpu, k):
+    machine = gpu(devices=2)
+    for machine.device in (0, 1, 0, 1):
+        k((1,), (1,), ARGUMENTS)
+    assert machine.images == [b"code of sm_90"] * 2
+    first, second, *again = (launch.function for launch in machine.launches)
+    assert again == [first, second] and first != second
+    assert machine.attributes == {(first, 8): 232448 - 1024, (second, 8): 232448 - 1024}
+
+
+LOADED = [  # the GPU, the architecture for which alone the kernel is: what the driver gets, or what is said
+    ("80", None, b"code of sm_80"),
+    ("87", None, b"code of sm_86"),
+    ("89", None, b"code of sm_89"),
+    ("103", None, b"code of sm_100"),
+    ("121", None, b"code of sm_120"),
+    ("130", None, b"the text\0"),  # a newer generation gets PTX
+    ("75", None, "wants a GPU of sm_80 or newer, device 0 is sm_75; ask for a lower rung"),
+    ("90", "sm_90a", b"code of sm_90a"),
+    ("89", "sm_90a", "wants a GPU of sm_90a and no other, device 0 is sm_89; ask for a lower rung"),
+    ("100", "sm_90a", "wants a GPU of sm_90a and no other, device 0 is sm_100; ask for a lower rung"),
+]
+
+
+@pytest.mark.parametrize("capability, only, loaded", LOADED)
+def test_the_newest_code_of_the_generation_is_taken(gpu, k, monkeypatch, capability, only, loaded):
+    monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
+    if only:
+        monkeypatch.setattr(k, "architectures", (only,))
+    machine = gpu(capability=capability)
+    said = f"tests_launched: {loaded}" if isinstance(loaded, str) else None
+    with pytest.raises(StateError, match=said) if said else contextlib.nullcontext():
+        k((1,), (1,), ARGUMENTS)
+    assert machine.images == ([] if said else [loaded])
+
+
+def test_without_a_compiler_and_kept_code_the_driver_gets_ptx(gpu, k, monkeypatch):
+    machine = gpu()
+    monkeypatch.setattr(cache, "load_code", lambda *_: None)
+    monkeypatch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
+    monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
+    k((1,), (1,), ARGUMENTS)
+    assert machine.images == [b"the text\0"]
+
+
+def test_says_what_to_do_without_a_driver(gpu, k):
+    gpu(error=35)
+    message = "no NVIDIA GPU can be used here: cudaErrorInsufficientDriver: .*; install a driver"
+    with pytest.raises(StateError, match=message):
+        k((1,), (1,), ARGUMENTS)
+
+
+def test_says_what_to_do_without_cupy(k, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.delitem(sys.modules, LAUNCH, raising=False)
+    with pytest.raises(StateError, match=r"CuPy is not installed; pip install 'minigrad-engine\[cuda13\]'"):
+        k((1,), (1,), ARGUMENTS)
+
+
+@pytest.mark.parametrize(
+    "position, value, error, message",
+    [
+        (0, [1.0], KindError, r"x is list \[1.0\], wants a cupy.ndarray or an address"),
+        (1, 1e39, KindError, r"a is float 1e\+39, wants a Python number that f32 holds"),
+        (1, "x", KindError, "a is str 'x', wants a Python number that f32 holds"),
+        (3, 1.5, KindError, "i is float 1.5, wants a Python number that i32 holds"),
+        (3, 1 << 31, KindError, "i is int 2147483648, wants a Python number that i32 holds"),
+        (4, -1, KindError, "u is int -1, wants a Python number that u32 holds"),
+        (7, -1, KindError, "out is int -1, wants a cupy.ndarray or an address"),
+        (7, None, KindError, "out is NoneType None, wants a cupy.ndarray or an address"),
+        (None, None, KindError, "got 7 arguments, wants 8"),
+    ],
+)
+def test_refuses_arguments(gpu, k, position, value, error, message):
+    machine = gpu()
+    arguments = list(ARGUMENTS)
+    if position is None:
+        arguments.pop()
+    else:
+        arguments[position] = value
+    with pytest.raises(error, match="tests_launched: " + message):
+        k((1,), (1,), arguments)
+    assert not machine.launches
+
+
+def test_refuses_blocks_that_are_too_large(gpu, k):
+    machine = gpu()
+    with pytest.raises(ShapeError, match=r"tests_launched: block \(32, 16\) has more than 256 threads"):
+        k((1,), (32, 16), ARGUMENTS)
+    assert not machine.launches

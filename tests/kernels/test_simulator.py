@@ -1,0 +1,109 @@
+"""The lowest rungs in Numba's CUDA simulator, which runs a kernel as Python, with a thread for each of its threads.
+
+Nobody here wrote it: it says whether these kernels are plain `numba.cuda`, and whether they are right. They run on
+NumPy's arrays, and their launchers start them. The simulator replaces Numba's compiler in a whole process, so the rows
+run in a process of their own, which the last test starts.
+"""
+
+import os
+import subprocess
+import sys
+from importlib import import_module
+from itertools import groupby
+
+import numpy as np
+import pytest
+
+from minigrad_kernels.optimizer import SGD, Adam, Plan
+from minigrad_kernels.toolchain.cuda.intrinsics import SIMULATOR, cuda
+from minigrad_kernels.toolchain.cuda.memory import View
+
+from .kernel_runs import CASES, exists, make_inputs, run, same_bits, wanted, within_rounding
+from .test_optimizer import arguments, copies, hyper
+from .test_optimizer import within_rounding as within_rounding_of_rule
+
+RUNGS = dict.fromkeys(("conv2d", "pool2d", "bias", "norm", "softmax", "elementwise", "scatter"), ("plain",))
+RUNGS["matmul"] = RUNGS["conv2d"] = "plain", "tiled"
+# They start kernels of other families as well, or count in words of 32 bits.
+LEFT = {"forward_pooled", "max_relu_input_grad", "dropout"}
+LARGEST, ROWS_OF_EACH = 400, 2  # elements of an array: the simulator starts a thread of the system for each of them
+
+
+def rows():
+    """The largest rows of each function that are small enough."""
+    named = lambda case: (case.family, case.function)
+    shapes = lambda case: [*filter(None, case.shapes), *(output.shape for output in case.outputs)]
+    size = lambda case: max(map(np.prod, shapes(case)))
+    cases = [case for case in CASES if case.family in RUNGS and exists(case, ".cuda") and case.function not in LEFT]
+    for _, group in groupby(sorted(cases, key=lambda case: (*named(case), size(case))), named):
+        for case in [case for case in group if size(case) <= LARGEST][-ROWS_OF_EACH:]:
+            for rung in RUNGS[case.family]:
+                if rung == "plain" or (case.function == "forward" and case.params.get("groups", 1) == 1):
+                    yield pytest.param(rung, case, id=f"{rung}-{case}")
+
+
+@pytest.fixture
+def simulated(monkeypatch):
+    """Kernels of the simulator are called as those of this project are."""
+    from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray  # what cuda.to_device gives, with any strides
+
+    made, call = type(cuda.jit(print)), type(cuda.jit(print)).__call__
+
+    def start(kernel, *given):
+        if kernel._device:
+            return call(kernel, *given)
+        grid, block, arguments = given[:3]
+        call(kernel[grid, block], *map(seen, arguments))
+
+    def seen(argument):
+        if isinstance(argument, View):
+            argument = np.lib.stride_tricks.as_strided(*argument)
+        argument = np.empty(0) if argument is None else argument
+        return FakeCUDAArray(argument) if isinstance(argument, np.ndarray) else argument
+
+    monkeypatch.setattr(made, "__call__", start)
+
+
+if SIMULATOR:
+
+    @pytest.mark.filterwarnings("ignore:.*encountered:RuntimeWarning")  # as a GPU does: 0 / 0 is NaN
+    @pytest.mark.parametrize("rung, case", list(rows()))
+    def test_the_lowest_rungs_are_right_in_the_simulator(rung, case, simulated, monkeypatch):
+        launcher = import_module(f"minigrad_kernels.{case.family}.cuda")
+        others = "bias.cuda", "softmax.cuda_teams"  # where several families choose
+        for module in (
+            launcher,
+            import_module(getattr(launcher, case.function).__module__),
+            *(import_module(f"minigrad_kernels.{name}") for name in others),
+        ):
+            monkeypatch.setattr(module, "choose", lambda op, asked, misfits: rung, raising=False)
+        if case.family in ("matmul", "conv2d"):
+            launcher._plan.cache_clear()
+        inputs = make_inputs(case, np.float32, integers=case.exact)
+        results = run(case, np.float32, inputs, "interpreter")
+        if case.exact:
+            same_bits(results, wanted(case, inputs))
+        else:
+            within_rounding(case, np.float32, inputs, results)
+
+    @pytest.mark.parametrize("name", ["sgd", "adam"])
+    def test_an_update_is_right_in_the_simulator(name, simulated):
+        """Of parameters in several chunks, by one launch."""
+        settings = {
+            "sgd": hyper(SGD, RATE=0.1, MOMENTUM=0.9, WEIGHT_DECAY=0.1, NESTEROV=1),
+            "adam": hyper(Adam, RATE=0.01, BETA1=0.9, BETA2=0.999, EPS=1e-8, STEP=3),
+        }[name]
+        rule = name, {"sgd": (True,), "adam": (True, True, False)}[name], settings, 0
+        lists, plan = arguments(rule, np.float32, [(3,), (1030,), (2, 4)]), Plan()
+        before, launcher = copies(lists), import_module("minigrad_kernels.optimizer.cuda")
+        plan.remember(dict(zip("pgxyz", lists, strict=False)), launcher.addresses, launcher.tables)
+        getattr(launcher, name)(plan, settings, None, None)
+        within_rounding_of_rule(rule, before, lists)
+
+else:
+
+    def test_all_of_it_in_a_process_of_the_simulator():
+        pytest.importorskip("numba_cuda")
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
+        done = subprocess.run(command, env=os.environ | {"NUMBA_ENABLE_CUDASIM": "1"}, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr

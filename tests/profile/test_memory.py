@@ -1,0 +1,156 @@
+"""Memory in profiles: by what it is for, over a step."""
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, device, models, nn, no_grad, optim
+from minigrad.device import memory as pool
+from minigrad.nn import functional as F
+from minigrad.profile import Profile, measure_step
+from minigrad.profile.memory import CATEGORIES
+from tests.profile.profile_parts import batch
+
+FLOAT = 4  # bytes
+
+
+def used_bytes():
+    return pool.memory_statistics()["used_bytes"]
+
+
+def sizes(profile, category):
+    return [sample[category] for _, sample in profile.memory]
+
+
+@pytest.fixture(scope="module")
+def step():
+    """(model, profile) of a step with Adam."""
+    minigrad.manual_seed(0)
+    model = models.build("keras-cnn", (1, 28, 28))
+    return model, measure_step(model, F.cross_entropy, batch(8), optim.Adam(model.parameters()))
+
+
+def test_parameters_gradients_and_state_are_the_sums_of_their_bytes(step):
+    model, profile = step
+    nbytes = sum(parameter.array.nbytes for parameter in model.parameters())
+    assert set(sizes(profile, "parameters")) == {nbytes}
+    assert sizes(profile, "gradients")[-1] == max(sizes(profile, "gradients")) == nbytes
+    assert 0 in sizes(profile, "gradients")
+    assert set(sizes(profile, "optimiser")) == {2 * nbytes}
+    assert all(tuple(sample) == CATEGORIES for _, sample in profile.memory)
+
+
+def test_activations_rise_forward_and_fall_to_nothing_backward(step):
+    _, profile = step
+    kept = sizes(profile, "activations")
+    top = kept.index(max(kept))
+    assert kept[: top + 1] == sorted(kept[: top + 1]) and kept[top] > 0
+    assert kept[-1] == 0
+    seconds, turned = [seconds for seconds, _ in profile.memory], profile.timeline()
+    assert seconds == sorted(seconds)
+    first_gradient = next(begin for lane, _, begin, _ in turned if lane == "backward")
+    assert seconds[top] <= first_gradient
+    falling = [size for at, size in zip(seconds, kept, strict=True) if at > first_gradient]
+    assert falling == sorted(falling, reverse=True)
+
+
+def test_the_peak_is_the_fullest_moment(step):
+    _, profile = step
+    found, seconds = profile.peak()
+    assert sum(found.values()) == max(sum(sample.values()) for _, sample in profile.memory)
+    assert (seconds, found) in profile.memory
+
+
+def test_operations_and_layers_say_what_they_made_the_tape_keep():
+    model = nn.Sequential(nn.Linear(64, 128), nn.Sigmoid(), nn.Linear(128, 32), nn.Tanh())
+    x = minigrad.randn(16, 64)
+    with Profile(model) as profile:
+        out = model(x).sum()
+    found = {row.name: row for row in profile.rows("layer")}
+    # Products keep what comes in, the others what goes out; that of the sigmoid is kept once.
+    wanted = {"0": 64, "1": 128, "2": 0, "3": 32}
+    assert {name: found[name].memory for name in wanted} == {name: 16 * width * FLOAT for name, width in wanted.items()}
+    assert sizes(profile, "activations")[-1] == 16 * (64 + 128 + 32) * FLOAT
+    assert found["0"].bytes == 16 * 128 * FLOAT
+    del out
+
+
+def test_a_graph_that_is_dropped_keeps_nothing():
+    model, (x, _) = nn.Sequential(nn.Linear(784, 100), nn.Tanh()), batch(8)
+    with Profile(model) as profile:
+        for _ in range(3):
+            out = model(x.reshape(8, 784))
+        del out
+        Tensor([1.0]) + 1
+    assert sizes(profile, "activations")[-1] == 0
+    # The input is the same; an old result lives until its name is given to the new one.
+    assert max(sizes(profile, "activations")) == 8 * (784 + 2 * 100) * FLOAT
+
+
+def test_a_graph_that_is_retained_is_kept():
+    x = Tensor(np.ones(100, np.float32), requires_grad=True)
+    with Profile() as profile:
+        y = x.exp().sum()
+        y.backward(retain_graph=True)
+        y.backward()
+    assert sizes(profile, "activations")[-1] == 0 and sizes(profile, "activations").count(400) >= 2
+    assert sizes(profile, "gradients")[-1] == sizes(profile, "parameters")[-1] == 400
+
+
+def test_without_a_tape_there_are_no_activations():
+    model, (x, _) = models.build("lenet", (1, 28, 28)), batch()
+    with Profile(model) as profile, no_grad():
+        model(x)
+    assert set(sizes(profile, "activations")) == {0}
+
+
+def test_the_rest_is_what_the_pool_holds_beyond_that():
+    with Profile() as profile:
+        parameter = Tensor(device.zeros((64, 64), np.float32, like=np.zeros(1)), requires_grad=True)
+        kept = parameter * 2
+        other = [device.empty((256, 256), np.float32, like=np.zeros(1)) for _ in range(2)]
+        with no_grad():
+            Tensor([1.0]) + 1
+        before = used_bytes()
+        del other
+        with no_grad():
+            Tensor([1.0]) + 1
+    with_other, without = sizes(profile, "other")[-2:]
+    assert with_other - without == before - used_bytes() >= 2 * 256 * 256 * FLOAT
+    total = sum(profile.memory[-1][1].values())
+    assert 0.75 * used_bytes() <= total <= used_bytes()  # sizes in the pool are rounded up
+    del kept
+
+
+def test_the_state_of_an_optimiser_counts_from_its_first_step():
+    model, (x, y) = models.build("lenet", (1, 28, 28)), batch()
+    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    with Profile(model) as profile:
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    assert sizes(profile, "optimiser")[0] == 0
+    assert sizes(profile, "optimiser")[-1] == sum(parameter.array.nbytes for parameter in model.parameters())
+
+
+def test_views_share_memory():
+    x = minigrad.randn(32, 64).requires_grad_()
+    with Profile() as profile:
+        y = x.exp()
+        first, second = y.reshape(64, 32), y.reshape(2, 32, 32)
+        out = (first * first).sum() + (second * second).sum()
+    assert sizes(profile, "activations")[-1] == 32 * 64 * FLOAT
+    out.backward()
+
+
+# ---- blocks of the pool ----------------------------------------------------------------------------------------------
+
+
+def test_blocks_tell_memory_apart():
+    large, other = (pool.take((100, 100), np.float32, None) for _ in range(2))
+    block = pool.block(large)
+    assert block.nbytes == 40000 <= block.pooled and block.key != pool.block(other).key
+    assert pool.block(large[3:, ::2].T.reshape(-1)[:0].base).key != pool.block(other).key
+    assert pool.block(large[3:, ::2].T) == block
+    small = np.arange(12.0)
+    assert pool.block(small)[1:] == (96, 0) and pool.block(small[:6])[1:] == (48, 0)
+    assert pool.block(small).key == pool.block(small[:6].reshape(2, 3)).key

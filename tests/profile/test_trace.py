@@ -1,0 +1,133 @@
+"""Profiles as files of Chrome's Trace Event Format, and on a GPU, for which a stand-in for CuPy is there."""
+
+import pytest
+
+import minigrad
+from minigrad import cuda, device, models, nn, optim
+from minigrad.nn import functional as F
+from minigrad.profile import Profile, measure_step
+from tests.device.stand_in_gpus import gpus
+from tests.profile.profile_parts import batch, check, rows
+
+
+def step(place="cpu", name="lenet"):
+    """(model, profile) of a step."""
+    minigrad.manual_seed(0)
+    model, (x, y) = models.build(name, (1, 28, 28)).to(place), batch()
+    optimizer = optim.Adam(model.parameters())
+    return model, measure_step(model, F.cross_entropy, (x.to(place), y.to(place)), optimizer)
+
+
+def lanes(events):
+    return {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
+
+
+def test_a_trace_has_every_call(tmp_path):
+    _, profile = step()
+    profile.trace(tmp_path / "trace.json")
+    events = check(tmp_path / "trace.json")
+    calls = [event for event in events if event["ph"] == "X"]
+    assert len(calls) == len(profile.spans) and lanes(events) == {"host": 0}
+    assert {event["cat"] for event in calls} == {
+        "forward", "backward", "module", "pass", "update", "kernel", "region",
+    }  # fmt: skip
+    fused = next(event for event in calls if event["name"] == "conv2d_relu_max_pool2d")
+    assert fused["args"]["layer"] == "0" and fused["args"]["bytes"] > 0
+    layer = next(event for event in calls if event["name"] == "3")
+    assert layer["cat"] == "module" and layer["args"]["type"] == "Conv2d"
+    memory = [event for event in events if event["ph"] == "C"]
+    assert [event["args"] for event in memory] == [sample for _, sample in profile.memory]
+    span = next(span for span in profile.spans if span.name == "Adam.step")
+    update = next(event for event in calls if event["name"] == "Adam.step")
+    assert (update["ts"], update["dur"]) == (pytest.approx(1e6 * span.begin), pytest.approx(1e6 * span.seconds))
+
+
+def test_a_profile_without_memory_has_no_counters(tmp_path):
+    with Profile(memory=False) as profile:
+        minigrad.ones(3) + 1
+    profile.trace(tmp_path / "trace.json")
+    assert [event["ph"] for event in check(tmp_path / "trace.json") if event["ph"] != "M"] == ["X"]
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+def test_on_a_gpu_marks_in_the_stream_tell_when_it_did_what(tmp_path):
+    with gpus(1) as machine:
+        model, profile = step("cuda")
+        waits = [name for name, *_ in machine.synchronisations]
+    assert waits  # at the begin and the end
+    calls = [span for span in profile.spans if span.kind in ("forward", "backward", "update")]
+    assert all(span.lane == "cuda:0" and span.device[1] >= span.device[0] for span in calls)
+    found, total = rows(profile), profile.totals()
+    assert all(row.device > 0 for name, row in found.items() if name != "walk over the tape")
+    busy = sum(row.device for row in found.values())
+    assert busy == pytest.approx(total["device"], rel=1e-6) and 0 < busy <= total["wall"]
+    assert 0 < total["overlap"] <= min(total["host"], total["device"]) and total["kernels"] <= total["host"]
+    assert "device, ms" in profile.table("op") and "device, ms" in profile.table("layer")
+    assert {lane for lane, *_ in profile.timeline()} == {"forward", "backward", "update", "cuda:0"}
+    profile.trace(tmp_path / "trace.json")
+    assert lanes(check(tmp_path / "trace.json")) == {"host": 0, "cuda:0": 1}
+    assert {sample["parameters"] for _, sample in profile.memory} == {sum(p.array.nbytes for p in model.parameters())}
+    assert profile.memory[-1][1]["activations"] == 0 < max(s["activations"] for _, s in profile.memory)
+    assert any(name.startswith("conv2d_") for name in rows(profile, "kernel"))  # launches
+
+
+def test_streams_have_lanes_of_their_own():
+    with gpus(1):
+        x, side = minigrad.ones(8, device="cuda"), cuda.Stream()
+        cuda.synchronize()
+        with Profile() as profile:
+            x + 1
+            with cuda.stream(side):
+                x * 2
+                cuda.synchronize()
+        assert [(span.name, span.lane) for span in profile.spans if span.kind == "forward"] == [
+            ("add", "cuda:0"), ("mul", "cuda:0 stream 2"),
+        ]  # fmt: skip
+
+
+def test_what_moves_to_a_gpu_is_work_of_the_gpu():
+    with gpus(2):
+        with Profile() as profile:
+            minigrad.ones(8).to("cuda:1")
+            minigrad.ones(8) + 1
+        assert [(span.name, span.lane) for span in profile.spans if span.kind == "forward"] == [
+            ("move", "cuda:1"), ("add", None),
+        ]  # fmt: skip
+
+
+def test_an_exception_leaves_the_gpu_alone():
+    with gpus(1) as machine:
+        x = minigrad.ones(8, device="cuda")
+        with pytest.raises(ZeroDivisionError), Profile() as profile:
+            x + 1
+            before = len(machine.synchronisations)
+            raise ZeroDivisionError
+        assert len(machine.synchronisations) == before
+        assert [span.device for span in profile.spans if span.kind == "forward"] == [None]
+
+
+def test_the_interpreter_is_part_of_the_host():
+    with Profile() as profile:
+        model = nn.Linear(4, 3).to("interpreter")
+        model(minigrad.ones(2, 4, device="interpreter")).sum().backward()
+    total = profile.totals()
+    assert total["device"] == 0 < total["kernels"] <= total["host"]
+    assert any(name.startswith("matmul_") for name in rows(profile, "kernel"))
+    assert profile.memory[-1][1] == {
+        "parameters": 60, "gradients": 60, "optimiser": 0, "activations": 0, "other": 0,
+    }  # fmt: skip
+
+
+def test_marks_are_moments_of_a_stream():
+    with gpus(1):
+        gpu = device.place("cuda")
+        first, second = gpu.mark(), gpu.mark()
+        gpu.wait()
+        assert gpu.measured and second.since(first) >= 0 and first.stream == second.stream
+        x = minigrad.ones(100, device="cuda").array
+        assert gpu.statistics()["used_bytes"] >= 400
+        assert gpu.block(x).key == gpu.block(x[5:]).key and gpu.block(x).pooled >= 400
+        assert gpu.block(gpu.wrong).pooled == 0  # pinned memory of the host
+    assert not device.place("cpu").measured and not device.place("interpreter").measured

@@ -1,0 +1,190 @@
+"""fit on a GPU of the stand-in: updates by graphs train as those started from Python do, and losses come later."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn, optim
+from minigrad.amp import GradScaler
+from minigrad.core.errors import MinigradError
+from minigrad.data import Compose, Dataset, Loader, Normalize, PadCrop
+from minigrad.nn import functional as F
+from minigrad.train import Callback, fit
+from minigrad.train.history import History
+from tests.device.stand_in_gpus import gpus
+
+pytestmark = pytest.mark.deep
+
+RNG = np.random.default_rng(0)
+DATA = Dataset(RNG.integers(0, 256, (10, 1, 4, 4), np.uint8), RNG.integers(0, 3, 10), tuple("abc"))
+CHANGES = Compose([PadCrop(1), Normalize((0.5,), (0.5,))])
+
+
+@pytest.fixture
+def machine():
+    with gpus(1) as found:
+        yield found
+
+
+class Watch(Callback):
+    """Notes how many kernels were started from Python for each update; asks for the running loss at one."""
+
+    def __init__(self, machine, asks=None):
+        self.machine, self.asks, self.counts, self.running, self.before = machine, asks, [], None, 0
+
+    def on_step(self, history):
+        self.counts.append(len(self.machine.launches) - self.before)
+        if history.steps == self.asks:
+            self.running = history.running.loss, history.running.pending
+        self.before = len(self.machine.launches)
+
+
+def trained(machine, eager, precision=None, epochs=3, asks=6, **options):
+    """(rows, weights, steps of Adam, the Watch) of a training whose epochs have batches of 4, 4 and 2 images."""
+    minigrad.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Dropout(0.3), nn.Linear(16, 3)).to("cuda")
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    watch = Watch(machine, asks)
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    loader = Loader(DATA, 4, True, device="cuda", transform=CHANGES)
+    more = {"schedule": schedule, "clip": 0.5, "eager": eager, "precision": precision, "callbacks": [watch], **options}
+    history = fit(model, loader, optimizer, epochs, **more)
+    rows = [{name: value for name, value in row.items() if name != "images_per_second"} for row in history.rows]
+    weights = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
+    return rows, weights, optimizer.state_dict()["state"][0]["step"], watch
+
+
+def test_updates_by_graphs_train_as_eager_ones(machine):
+    *eager, watched = trained(machine, True)
+    assert not machine.graph_launches
+    *replayed, watch = trained(machine, False)
+    assert eager == replayed and eager[2] == 9
+    assert watch.running == watched.running and watch.running[1] == 0
+    # Two runs and a capture of each size of batch; then Python starts nothing, the batch is made by the graph, too.
+    assert [count for count, many in zip(watch.counts, watched.counts, strict=True) if count < many] == [0] * 3
+    assert len(machine.graph_launches) == 5
+
+
+def test_graphs_go_with_the_training(machine):
+    """At once: no cycle of references keeps them, and the memory that is theirs, until garbage is collected."""
+    from minigrad.device.graphs import Graph
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert len(machine.graph_launches) == 0 and trained(machine, False, epochs=2, asks=None)
+        assert machine.graph_launches and not [one for one in gc.get_objects() if type(one) is Graph]
+    finally:
+        gc.enable()
+
+
+def test_a_scaled_loss_in_graphs(machine):
+    """Gradients overflow at first, so the first updates are left out, and the schedule waits."""
+    options = {"precision": "float16", "epochs": 2, "asks": None}
+    *eager, _ = trained(machine, True, scaler=GradScaler(2.0**20, backoff_factor=0.25), **options)
+    *replayed, _ = trained(machine, False, scaler=GradScaler(2.0**20, backoff_factor=0.25), **options)
+    assert eager == replayed and machine.graph_launches and 0 < eager[0][0]["skipped"] < 5 and eager[2] < 6
+
+
+@pytest.mark.parametrize("transform", [CHANGES, None], ids=["cut", "as they are"])
+def test_batches_that_the_gpu_counts_are_those_of_the_loader(transform, machine):
+    loaders = [Loader(DATA, 4, True, device="cuda", transform=transform) for _ in range(2)]
+    for start in (0, 2):  # the second time from the middle of the epoch on
+        for (images, labels), (source, numbers) in zip(loaders[0], loaders[1].counted(), strict=True):
+            made, right = source.following(len(numbers))
+            np.testing.assert_array_equal(made.get(), images.numpy())
+            np.testing.assert_array_equal(right.get(), labels.numpy())
+        for loader in loaders:
+            assert (loader.epoch, loader.position) == (1 + (start > 0), 0)
+            loader.load_state_dict(loader.state_dict() | {"position": 2})
+    assert Loader(DATA, 4).counted() is None
+
+
+@pytest.mark.parametrize("ahead, precision", [(0, None), (64, None), (0, "float16")])
+def test_a_loss_that_is_not_finite_leaves_the_weights_and_names_its_step(ahead, precision, machine, monkeypatch):
+    monkeypatch.setattr("minigrad.train.trainer.AHEAD", ahead)
+    monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))
+    seen = []
+
+    def loss(scores, labels):
+        found = F.cross_entropy(scores, labels)
+        return found + 0 * (1 / (labels.float().sum() - 100))  # 0 * inf where the labels sum up to 100
+
+    labels = np.array([1, 0, 1, 2, 1, 0, 99, 1, 0, 1])
+    batches = [(minigrad.randn(2, 5), minigrad.tensor(labels[k : k + 2])) for k in range(0, 10, 2)]
+    model = nn.Linear(5, 100).to("cuda")
+    optimizer, history = optim.Adam(model.parameters()), History()
+
+    class Keep(Callback):
+        def on_step(self, history):
+            seen.append([parameter.detach().numpy().tobytes() for parameter in model.parameters()])
+
+    with pytest.raises(MinigradError, match="the loss is nan at step 4; lower the learning rate"):
+        fit(model, batches, optimizer, 1, loss=loss, history=history, callbacks=[Keep()], precision=precision)
+    assert [parameter.detach().numpy().tobytes() for parameter in model.parameters()] == seen[2]
+    assert history.steps == 3 and history.running.images == 6 and not history.running.pending
+    assert not history.running.trained
+    assert optimizer.state[model.weight]["step"] == 3 - history.running.skipped
+    assert len(machine.graph_launches) == (2 if ahead == 0 else 3)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_figures_of_an_interrupted_call_enter_into_the_row(machine, monkeypatch):
+    """They may still be on their way when the next call goes on with the history."""
+    monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))
+
+    class Stop(Callback):
+        def on_step(self, history):
+            if history.steps == 2:
+                raise KeyboardInterrupt
+
+    def row(eager):
+        minigrad.manual_seed(0)
+        model, batches = nn.Linear(2, 3).to("cuda"), [(minigrad.randn(4, 2), minigrad.tensor([0, 1, 2, 1]))] * 3
+        optimizer, history = optim.SGD(model.parameters(), lr=0.5), History()
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, batches, optimizer, 1, history=history, callbacks=[Stop()], eager=eager)
+        fit(model, batches, optimizer, 1, history=history, eager=eager)
+        return history["loss"], history["accuracy"], history.steps
+
+    assert row(False) == row(True)
+
+
+def test_what_cannot_be_captured_is_named_with_the_way_out(machine):
+    looks = []
+
+    def loss(scores, labels):
+        looks.append(scores.sum().item())
+        return F.cross_entropy(scores, labels)
+
+    model = nn.Linear(2, 2).to("cuda")
+    batches = [(minigrad.randn(2, 2), minigrad.tensor([0, 1]))] * 3
+    with pytest.raises(MinigradError, match="in loss: item reads values on the host.*; eager=True trains without"):
+        fit(model, batches, optim.SGD(model.parameters()), 1, loss=loss)
+    assert len(fit(model, batches, optim.SGD(model.parameters()), 1, loss=loss, eager=True)) == 1 and len(looks) == 5
+
+
+def test_test_data_are_measured_by_graphs(machine):
+    """Two runs and a capture; from then on Python starts nothing for them."""
+    counts = []
+
+    class Count(Callback):
+        def on_epoch(self, history):
+            counts.append(len(machine.launches) - self.before)
+
+        def on_step(self, history):
+            self.before = len(machine.launches)
+
+    def rows(eager):
+        minigrad.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)).to("cuda")
+        loaders = [Loader(DATA, 5, shuffle, device="cuda", transform=CHANGES) for shuffle in (True, False)]
+        optimizer = optim.SGD(model.parameters(), lr=0.1)
+        history = fit(model, loaders[0], optimizer, 4, test=loaders[1], eager=eager, callbacks=[Count()])
+        return [(row["test_loss"], row["test_accuracy"]) for row in history.rows]
+
+    assert rows(True) == rows(False)
+    eager, replayed = counts[:4], counts[4:]
+    assert min(eager) > 0 and replayed[2:] == [0, 0], counts

@@ -1,0 +1,240 @@
+"""fit in 16 bits and in TF32: accuracy, updates that are left out, ranks, a run that goes on."""
+# ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
+
+import json
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import checkpoint, data, nn, ops, optim
+from minigrad.amp import GradScaler, autocast_dtype
+from minigrad.cli import main
+from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.optim.lr_scheduler import StepLR
+from minigrad.parallel import DataParallel, ShardedOptimizer
+from minigrad.train import Callback, History, evaluate, fit, predict
+from minigrad_kernels.toolchain.modes import tf32_mode as tf32
+from tests.cli.cli_runs import QUICK, RESUME, elsewhere, lines_of, weights_of  # noqa: F401
+from tests.cli.test_resume import interrupted_after
+from tests.parallel.parallel_runs import bits, on_ranks
+from tests.train.checkpoint_parts import edit, state_of
+from tests.train.small_training import images, network
+
+HALVES = ["float16", "bfloat16"]
+
+
+def trained(model=None, epochs=2, world=None, shards=1, zero=False, **options):
+    """(history, bits of parameters and state) of a small training."""
+    model = network() if model is None else model
+    if world is not None:
+        model = DataParallel(model, world, shards=shards)
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    if zero:
+        optimizer = ShardedOptimizer(optimizer, model)
+    loader = data.Loader(images(), 11, True, prefetch=0, sampler=getattr(model, "sampler", None))
+    history = fit(model, loader, optimizer, epochs, test=data.Loader(images(21, 1), 4, prefetch=0), **options)
+    return history, bits(model, optimizer)
+
+
+class Noted(nn.Module):
+    """A network that notes in which precision it was called."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.seen = network(), []
+
+    def forward(self, x):
+        self.seen.append((self.training, autocast_dtype() and autocast_dtype().name, tf32()))
+        out = self.inner(x)
+        self.seen.append(out.dtype.name)
+        return out
+
+
+@pytest.mark.parametrize(
+    "precision, inside",
+    [
+        (None, (None, False, "float32")),
+        ("float32", (None, False, "float32")),
+        ("tf32", (None, True, "float32")),
+        *[(half, (half, False, half)) for half in HALVES],
+    ],
+)
+def test_training_and_evaluation_compute_in_the_precision(precision, inside):
+    model = Noted()
+    history, _ = trained(model, 1, precision=precision)
+    *around, out = inside
+    assert model.seen[:2] == [(True, *around), out] and model.seen[-2:] == [(False, *around), out]
+    assert history.precision == (precision or "float32")
+    assert ("loss_scale" in history[-1]) == (precision == "float16")
+    assert all(parameter.dtype == np.float32 == parameter.grad.dtype for parameter in model.parameters())
+    evaluate(model, data.Loader(images(8), 4), precision=precision)
+    assert model.seen[-1] == out
+    probabilities, _ = predict(model, data.Loader(images(8), 4), precision=precision)
+    assert model.seen[-2:] == [(False, *around), out] and probabilities.dtype == np.float32
+    assert autocast_dtype() is None and not tf32()
+
+
+@pytest.mark.parametrize("precision", HALVES)
+def test_the_loss_falls_as_in_float32(precision):
+    exact, _ = trained(epochs=3)
+    rounded, _ = trained(epochs=3, precision=precision)
+    assert rounded["loss"] != exact["loss"]
+    np.testing.assert_allclose(rounded["loss"], exact["loss"], rtol=0.02)
+    np.testing.assert_allclose(rounded["test_loss"], exact["test_loss"], rtol=0.02)
+
+
+def test_tf32_changes_nothing_on_the_cpu():
+    (exact, before), (rounded, after) = trained(), trained(precision="tf32")
+    assert rounded["loss"] == exact["loss"] and after == before
+
+
+@pytest.mark.parametrize("options", [{}, {"clip": 0.1}, {"accumulate": 3}], ids=["plain", "clip", "accumulate"])
+def test_a_scale_that_is_a_power_of_two_leaves_no_trace(options):
+    _, wanted = trained(**options)
+    _, found = trained(scaler=GradScaler(2.0**14), **options)
+    assert found == wanted
+
+
+def test_updates_that_are_left_out_step_neither_optimiser_nor_schedule():
+    model = network()
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    schedule, scaler = StepLR(optimizer, 1, 0.5), GradScaler(2.0**30, backoff_factor=2.0**-8)
+    how = {"schedule": schedule, "precision": "float16", "scaler": scaler}
+    history = fit(model, data.Loader(images(), 11, prefetch=0), optimizer, 1, **how)
+    skipped = history[-1]["skipped"]
+    assert 0 < skipped < history.steps == 4
+    assert schedule.last_epoch == 4 - skipped
+    ages = {state.get("step", 0) for state in optimizer.state.values()}
+    assert ages == {4 - skipped} and scaler.get_scale() == 2.0 ** (30 - 8 * skipped)
+
+
+def test_gradients_that_are_never_finite_end_the_training():
+    model = network()
+    wrong = lambda scores, labels: ops.cross_entropy(scores, labels) + (scores * 0).sum() ** 0.5
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    before = checkpoint.weights_hash(model)
+    with pytest.raises(StateError, match="not finite at any scale"):
+        fit(model, data.Loader(images(), 4, prefetch=0), optimizer, 9, loss=wrong, precision="float16")
+    assert checkpoint.weights_hash(model) == before
+
+
+@pytest.mark.parametrize("precision", ["half", "", 16])
+def test_other_precisions_are_refused(precision):
+    for call in (
+        lambda: trained(precision=precision),
+        lambda: evaluate(network(), data.Loader(images(8), 4), precision=precision),
+        lambda: predict(network(), data.Loader(images(8), 4), precision=precision),
+    ):
+        with pytest.raises(ShapeError, match="precision is"):
+            call()
+    with pytest.raises(KindError, match="scaler is 2.0, wanted an instance of GradScaler or None"):
+        trained(scaler=2.0)
+
+
+# ---- ranks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"clip": 0.1}, {"accumulate": 3}], ids=["plain", "clip", "accumulate"])
+def test_all_ranks_have_the_bits_of_one(options):
+    def run(world, zero):
+        history, found = trained(world=world, shards=2, zero=zero, precision="float16", **options)
+        return [row["loss"] for row in history], found
+
+    (wanted,) = on_ranks(run, 1, False)
+    for zero in (False, True):
+        assert on_ranks(run, 2, zero) == [wanted] * 2, zero
+
+
+@pytest.mark.parametrize("zero", [False, True], ids=["whole", "divided"])
+def test_all_ranks_leave_out_the_same_updates(zero):
+    """One rank's gradient of one parameter overflows, which another rank may own."""
+
+    def run(world):
+        minigrad.manual_seed(0)
+        model = DataParallel(nn.Linear(3, 2), world)
+        optimizer = optim.Adam(model.parameters(), lr=0.1)
+        if zero:
+            optimizer = ShardedOptimizer(optimizer, model)
+        scaler, scales, before = GradScaler(8.0, growth_interval=2), [], bits(model, optimizer)
+        for step in range(4):
+            optimizer.zero_grad()
+            x = np.ones((1, 3), np.float32)
+            x[0, 2] = np.inf if step == 1 and world.rank == 1 else 1
+            scaler.scale(model(minigrad.Tensor(x))[:, 0].sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append((scaler.get_scale(), scaler.skipped(), bits(model, optimizer) == before))
+            before = bits(model, optimizer)
+        return scales, before
+
+    one, two = on_ranks(run, 2)
+    assert one == two
+    assert one[0] == [(8, False, False), (4, True, True), (4, False, False), (8, False, False)]
+
+
+# ---- going on --------------------------------------------------------------------------------------------------------
+
+
+class After(Callback):
+    def __init__(self, steps):
+        self.steps = steps
+
+    def stop(self, history):
+        return history.steps == self.steps
+
+
+def test_a_training_goes_on_in_the_middle_of_growing(tmp_path):
+    def parts():
+        model = network(dropout=0.2)
+        optimizer = optim.Adam(model.parameters(), lr=0.01)
+        return model, optimizer, data.Loader(images(), 11, True, prefetch=0), GradScaler(2.0**10, growth_interval=3)
+
+    def run(model, optimizer, loader, scaler, history=None, callbacks=()):
+        named = {"precision": "float16", "scaler": scaler, "history": history, "callbacks": callbacks}
+        return fit(model, loader, optimizer, 2, **named)
+
+    whole = parts()
+    rows = run(*whole).rows
+    model, optimizer, loader, scaler = parts()
+    history = run(model, optimizer, loader, scaler, callbacks=[After(5)])
+    assert scaler.state_dict()["_growth_tracker"] == 2 and scaler.get_scale() == 2.0**11
+    checkpoint.save(tmp_path, model, optimizer, scaler=scaler, history=history, loader=loader)
+
+    model, optimizer, loader, scaler = parts()
+    rest = {"scaler": scaler, "history": (history := History()), "generator": minigrad.default_generator}
+    checkpoint.load(tmp_path, model, optimizer, loader=loader, **rest)
+    assert history.precision == "float16" and repr(history).endswith("float16)")
+    again = run(model, optimizer, loader, scaler, history).rows
+    assert [row["loss"] for row in again] == [row["loss"] for row in rows]
+    assert bits(model, optimizer) == bits(*whole[:2]) and scaler.state_dict() == whole[3].state_dict()
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_trains_goes_on_and_evaluates_in_the_precision(tmp_path, monkeypatch, capsys):
+    command = ["train", *QUICK, "--precision", "float16"]
+    assert main([*command, "--out", "whole"]) == 0
+    assert any(line.endswith("parameters, float16") for line in lines_of(capsys))
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 30)
+        assert main([*command, "--out", "run"]) == 130
+    assert state_of(tmp_path / "run/last")["scaler"]["_growth_tracker"] == 30
+    assert main([*RESUME, "run"]) == 0
+    assert weights_of("run") == weights_of("whole")
+    rows = [json.loads(line) for line in (tmp_path / "run/history.jsonl").read_text().splitlines()]
+    assert [row["loss_scale"] for row in rows] == [65536.0] * 2
+    capsys.readouterr()
+    losses = []
+    for precision in ([], ["--precision", "float16"], ["--precision", "float32"]):
+        assert main(["evaluate", "run", *precision]) == 0
+        losses.append(lines_of(capsys)[1])
+    assert losses[0] == losses[1] == f"test loss {rows[-1]['test_loss']:.4f}"
+
+
+def test_a_run_whose_scaler_is_missing_is_refused(tmp_path, capsys):
+    assert main(["train", *QUICK, "--precision", "float16", "--epochs", "1", "--out", "run"]) == 0
+    edit(tmp_path / "run/last", lambda index: index.pop("scaler"))
+    assert main([*RESUME, "run"]) == 2
+    assert "it holds no scaler" in capsys.readouterr().err

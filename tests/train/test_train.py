@@ -1,0 +1,248 @@
+"""The training loop."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import data, nn, ops, optim
+from minigrad.core.errors import KindError, ShapeError, StateError
+from minigrad.optim import lr_scheduler
+from minigrad.train import Callback, History, Trainer, evaluate, fit
+from tests.train.small_training import images, network
+
+
+def weights(model):
+    return [parameter.detach().numpy().copy() for parameter in model.parameters()]
+
+
+def assert_same(model, other):
+    for a, b in zip(weights(model), weights(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+class Stop(Callback):
+    """Says stop once there were so many steps."""
+
+    def __init__(self, steps):
+        self.steps = steps
+
+    def stop(self, history):
+        return history.steps >= self.steps
+
+
+class Events(Callback):
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, history):
+        self.seen.append("start")
+
+    def on_step(self, history):
+        self.seen.append(history.running.images)
+
+    def on_epoch(self, history):
+        self.seen.append(f"epoch {len(history)}")
+
+
+# ---- fit -----------------------------------------------------------------------------------------------
+
+
+def test_fit_learns_and_says_what_it_did():
+    model, events = network(), Events()
+    loader = data.Loader(images(), 16, shuffle=True)
+    optimizer = optim.Adam(model.parameters(), 3e-2)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 3, 0.95)
+    test = data.Loader(images(seed=1), 20)
+    history = fit(model, loader, optimizer, 20, test=test, schedule=schedule, callbacks=[events])
+    assert history["epoch"] == list(range(1, 21))
+    assert history["step"] == [3 * epoch for epoch in range(1, 21)]
+    assert history["lr"] == pytest.approx([3e-2 * 0.95**epoch for epoch in range(20)])
+    assert history["loss"][-1] < history["loss"][0]
+    assert (history[-1]["test_loss"], history[-1]["test_accuracy"]) == evaluate(model, test)
+    assert history[-1]["test_accuracy"] > 0.9
+    assert all(speed > 0 for speed in history["images_per_second"])
+    assert events.seen[:6] == ["start", 16, 32, 44, "epoch 1", 16] and events.seen[-1] == "epoch 20"
+
+
+def test_one_epoch_equals_the_loop_written_out():
+    model, other = network(dropout=0.3), network(dropout=0.3)
+    state = minigrad.default_generator.get_state()
+    fit(model, data.Loader(images(), 16), optim.SGD(model.parameters(), 0.1), 1, clip=0.5)
+    minigrad.default_generator.set_state(state)
+    optimizer = optim.SGD(other.parameters(), 0.1)
+    for x, y in data.Loader(images(), 16):
+        optimizer.zero_grad()
+        ops.cross_entropy(other(x), y).backward()
+        optim.clip_grad_norm_(other.parameters(), 0.5)
+        optimizer.step()
+    assert_same(model, other)
+
+
+def test_a_trainer_updates_and_measures_as_fit_does():
+    model, other, test = network(), network(), list(data.Loader(images(seed=1), 44))
+    history = fit(model, data.Loader(images(), 11), optim.Adam(model.parameters()), 1, test=test, accumulate=2)
+    trainer, batches = Trainer(other, optim.Adam(other.parameters())), list(data.Loader(images(), 11))
+    for pair in zip(batches[::2], batches[1::2], strict=True):
+        trainer.update(*pair)
+    assert_same(model, other)
+    loss, hits = trainer.measure(test[0]).tolist()
+    assert (loss, hits / 44) == (history[-1]["test_loss"], history[-1]["test_accuracy"])
+    running = trainer.history.running.row()
+    assert (running["loss"], running["accuracy"]) == (history[-1]["loss"], history[-1]["accuracy"])
+    assert trainer.history.steps == 2 and other.training
+
+
+@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam])
+@pytest.mark.parametrize("count, micro, accumulate", [(48, 8, 2), (44, 4, 4), (44, 5, 4), (30, 7, 10)])
+def test_accumulated_batches_give_the_update_of_the_large_batch(kind, count, micro, accumulate):
+    """Also where the last small batch, or the last large one, is ragged. In float64, so rounding is 1e-16."""
+
+    def run(batch_size, accumulate):
+        model = network().double()
+        batches = [(x.double(), y) for x, y in data.Loader(images(count), min(batch_size, count))]
+        optimizer = kind(model.parameters(), 1e-2)
+        return model, fit(model, batches, optimizer, 2, accumulate=accumulate)
+
+    (small, history), (large, wanted) = run(micro, accumulate), run(micro * accumulate, 1)
+    for a, b in zip(weights(small), weights(large), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
+    assert history.steps == wanted.steps == 2 * math.ceil(count / (micro * accumulate))
+    np.testing.assert_allclose(history["loss"], wanted["loss"], rtol=1e-10)
+    assert history["accuracy"] == wanted["accuracy"]
+
+
+def test_the_mean_is_over_images_not_batches():
+    model = network()
+    batches = list(data.Loader(images(44), 40))
+    history = fit(model, batches, optim.SGD(model.parameters(), 1e-30), 1)
+    whole = list(data.Loader(images(44), 44))
+    loss, accuracy = evaluate(model, whole)
+    assert history[-1]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert history[-1]["accuracy"] == accuracy
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3])
+@pytest.mark.parametrize("steps", range(1, 9))
+def test_stopped_anywhere_and_continued_equals_uninterrupted(steps, accumulate):
+    def parts():
+        model = network(dropout=0.2)
+        loader = data.Loader(images(), 10, shuffle=True, transform=data.PadCrop(1), prefetch=steps % 2)
+        optimizer = optim.Adam(model.parameters(), 1e-2)
+        schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
+        return model, loader, optimizer, schedule
+
+    def run(parts, history, callbacks=()):
+        model, loader, optimizer, schedule = parts
+        options = {"test": data.Loader(images(seed=1), 20), "schedule": schedule, "accumulate": accumulate}
+        return fit(model, loader, optimizer, 2, history=history, callbacks=callbacks, **options)
+
+    whole = parts()
+    wanted = run(whole, History())
+    first = parts()
+    stopped = run(first, History(), [Stop(steps)])
+    saved = [part.state_dict() for part in (*first, stopped)]
+    generator = minigrad.default_generator.get_state()
+    second, history = parts(), History()
+    for part, state in zip((*second, history), saved, strict=True):
+        part.load_state_dict(state)
+    minigrad.default_generator.set_state(json.loads(json.dumps(generator)))
+    run(second, history)
+    assert_same(second[0], whole[0])
+    timed = {"images_per_second"}
+    for row, other in zip(history.rows, wanted.rows, strict=True):
+        assert {k: v for k, v in row.items() if k not in timed} == {k: v for k, v in other.items() if k not in timed}
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_loss_that_is_not_finite_ends_training_before_the_update(accumulate):
+    model = network()
+    batches = list(data.Loader(images(), 22))
+    model(batches[0][0])
+    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32))
+    before = weights(model)
+    where = f" of batch {accumulate - 1} of the update" if accumulate > 1 else ""
+    with pytest.raises(StateError, match=rf"the loss is nan at step 1; images\[0\]{where} has NaN .* \(epoch 1\)"):
+        fit(
+            model,
+            [*batches[: accumulate - 1], (bad, batches[0][1])],
+            optim.SGD(model.parameters(), 0.1),
+            1,
+            accumulate=accumulate,
+        )
+    for a, b in zip(weights(model), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_test_loss_that_is_not_finite_ends_training():
+    model = network()
+    batches = list(data.Loader(images(), 22))
+    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32))
+    history = History()
+    with pytest.raises(StateError, match="the test loss is nan after step 2; lower the learning rate"):
+        optimizer = optim.SGD(model.parameters(), 0.1)
+        fit(model, batches, optimizer, 1, test=[(bad, batches[0][1])], history=history)
+    assert len(history) == 0
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        ({"epochs": 0}, ShapeError, "epochs is 0, wanted at least 1"),
+        ({"epochs": 1.0}, KindError, "epochs is 1.0, wanted an integer"),
+        ({"epochs": True}, KindError, "epochs is True"),
+        ({"accumulate": 0}, ShapeError, "accumulate is 0"),
+        ({"clip": 0}, ShapeError, "clip is 0, wanted at least"),
+        ({"clip": math.nan}, ShapeError, "clip is nan"),
+        ({"clip": "1"}, KindError, "clip is '1', wanted a number"),
+    ],
+)
+def test_options_out_of_range(options, error, message):
+    model = network()
+    arguments = {"epochs": 1} | options
+    with pytest.raises(error, match=message):
+        fit(model, data.Loader(images(), 4), optim.SGD(model.parameters(), 0.1), **arguments)
+
+
+def test_parts_that_do_not_fit():
+    model = network()
+    optimizer, other = optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
+    for parts, error, message in (
+        ((nn.ReLU, optimizer, None), KindError, "fit: model is <class"),
+        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, wanted an instance of Optimizer"),
+        ((model, optimizer, lr_scheduler.StepLR), KindError, "fit: schedule is <class"),
+        ((model, optimizer, lr_scheduler.StepLR(other, 3)), ShapeError, "fit: schedule belongs to another optimiser"),
+    ):
+        with pytest.raises(error, match=message):
+            fit(parts[0], data.Loader(images(), 4), parts[1], 1, schedule=parts[2])
+
+
+def test_a_loader_that_runs_dry():
+    model = network()
+    once = iter(data.Loader(images(), 4))
+    with pytest.raises(ShapeError, match="loader has no images in epoch 2"):
+        fit(model, once, optim.SGD(model.parameters(), 0.1), 2)
+
+
+# ---- evaluate ------------------------------------------------------------------------------------------
+
+
+def test_evaluate_by_hand_and_modes_restored():
+    model = network(dropout=0.5).train()
+    model[2].eval()
+    dataset = images(10)
+    loss, accuracy = evaluate(model, data.Loader(dataset, 4))
+    assert [module.training for module in model.modules()] == [True, True, True, False, True, True]
+    model.eval()
+    scores = model(minigrad.tensor(dataset.images.astype(np.float32) / 255)).detach().numpy().astype(np.float64)
+    shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    assert loss == pytest.approx(-np.log(shares[np.arange(10), dataset.labels]).mean(), rel=1e-5)
+    assert accuracy == (scores.argmax(axis=1) == dataset.labels).mean()
+
+
+def test_evaluate_nothing():
+    with pytest.raises(ShapeError, match="loader has no images"):
+        evaluate(network(), [])
