@@ -5,9 +5,8 @@ import pytest
 
 from tests import standin
 from tests.kernels.interpreter.cuda_kernels import bias_relu
-
-from . import OrderError
-from .graphs import GraphError
+from tests.standin import OrderError
+from tests.standin.graphs import GraphError
 
 
 @pytest.fixture

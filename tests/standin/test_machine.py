@@ -11,9 +11,8 @@ from minigrad_kernels.errors import KindError, StateError
 from minigrad_kernels.optimizer import Adam
 from tests import standin
 from tests.kernels.interpreter.cuda_kernels import bias_relu
-
-from . import OrderError, rows
-from .rows import HOST
+from tests.standin import OrderError, rows
+from tests.standin.rows import HOST
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import pytest
 
 from minigrad.parallel.local import run_local
 from tests import standin
-
-from . import OrderError
-from .nccl import state
+from tests.standin import OrderError
+from tests.standin.nccl import state
 
 SUM, FLOAT, BYTE = 0, 7, 1
 

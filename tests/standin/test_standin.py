@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from tests import standin
-
-from . import looks, names, rows
-from .rows import GIVEN, HOST, REFUSED
+from tests.standin import looks, names, rows
+from tests.standin.rows import GIVEN, HOST, REFUSED
 
 
 @pytest.fixture
