@@ -260,9 +260,9 @@ for one in row.samples:
 
 # %% [markdown]
 # A row of `tests/kernels/cases` is for the kernel: the shapes to try, and how many roundings lie between input and
-# result. The same row runs on the CPU's kernel, on the compiled CUDA kernel in the interpreter and on a GPU, each beside
-# the *reference*: the formula in float64 with no cleverness. Sizes about the edge of a block are the ones that find
-# mistakes.
+# result. The same row runs on the CPU's kernel, on the compiled CUDA kernel in the interpreter and on a GPU, each
+# beside the *reference*: the formula in float64 with no cleverness. Sizes about the edge of a block are the ones that
+# find mistakes.
 
 # %%
 from tests.kernels.cases import KernelCase, Output

@@ -110,7 +110,7 @@ def test_the_newest_code_of_the_generation_is_taken(gpu, k, monkeypatch, capabil
     if only:
         monkeypatch.setattr(k, "architectures", (only,))
     machine = gpu(capability=capability)
-    said = f"tests_launched: {loaded}" if isinstance(loaded, str) else None
+    said = f"kernels_launched: {loaded}" if isinstance(loaded, str) else None
     with pytest.raises(StateError, match=said) if said else contextlib.nullcontext():
         k((1,), (1,), ARGUMENTS)
     assert machine.images == ([] if said else [loaded])
@@ -160,13 +160,13 @@ def test_refuses_arguments(gpu, k, position, value, error, message):
         arguments.pop()
     else:
         arguments[position] = value
-    with pytest.raises(error, match="tests_launched: " + message):
+    with pytest.raises(error, match="kernels_launched: " + message):
         k((1,), (1,), arguments)
     assert not machine.launches
 
 
 def test_refuses_blocks_that_are_too_large(gpu, k):
     machine = gpu()
-    with pytest.raises(ShapeError, match=r"tests_launched: block \(32, 16\) has more than 256 threads"):
+    with pytest.raises(ShapeError, match=r"kernels_launched: block \(32, 16\) has more than 256 threads"):
         k((1,), (32, 16), ARGUMENTS)
     assert not machine.launches

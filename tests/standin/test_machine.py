@@ -112,7 +112,7 @@ def test_kernels_take_part_in_the_order_of_streams(space):
     cupy, a = space["cupy"], space["a"]
     row, out, stream = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32), cupy.cuda.Stream(non_blocking=True)
     relu(a, row, out)
-    with stream, pytest.raises(OrderError, match="add on stream .* reads memory that tests_bias_relu .* wrote"):
+    with stream, pytest.raises(OrderError, match="add on stream .* reads memory that interpreter_bias_relu .* wrote"):
         out + 1
     with stream, pytest.raises(OrderError, match="fill on stream .* does not wait for it"):
         row[...] = 0
@@ -268,7 +268,7 @@ def test_without_running_launches_are_noted_alone():
         relu(cupy.ones((2, 3), np.float32), cupy.ones(3, np.float32), out := cupy.empty((2, 3), np.float32))
         (launch,) = machine.launches
         assert (launch.grid, launch.block, launch.words[2:]) == ((1, 1, 1), (256, 1, 1), (out.data.ptr, 6, 3))
-        assert b".entry tests_bias_relu" in machine.images[0]
+        assert b".entry interpreter_bias_relu" in machine.images[0]
     with pytest.raises(RuntimeError, match="not installed any more"):
         out + 1
     assert not hasattr(sys.modules.get("cupy"), "bogus") and "minigrad_kernels.toolchain.cuda.launch" not in sys.modules

@@ -32,7 +32,7 @@ def test_a_signature_of_arrays():
     fields = ["x.meminfo", "x.parent", "x.size", "x.itemsize", "x", "x.shape0", "x.shape1", "x.strides0", "x.strides1"]
     assert [name for name, _ in added.parameters[:9]] == fields and dict(added.parameters)["x"] == "f32*"
     assert len(added.parameters) == 9 + 7 + 2
-    assert repr(added) == "<kernel tests_added(f32[:,:] x, f32[:] row, f32* out, i32 n)>"
+    assert repr(added) == "<kernel toolchain_added(f32[:,:] x, f32[:] row, f32* out, i32 n)>"
 
 
 def test_one_function_for_both_types():
@@ -54,7 +54,7 @@ def test_the_key_follows_the_axes():
     keys = set()
     for signature in ("f32* x", "f32[:] x", "f32[:,:] x", "f64[:] x"):
         keys.add(kernel(signature, threads=32, variant="axes")(function).key)
-        del KERNELS["tests_function_axes"]
+        del KERNELS["toolchain_function_axes"]
     assert len(keys) == 4
 
 
@@ -102,16 +102,16 @@ def test_arrays_of_a_gpu(layout):
         np.testing.assert_array_equal(out.get(), 3 * LAYOUTS[layout].T)
         words = machine.launches[-1].words
         assert words[:9] == (0, 0, 12, 4, x.data.ptr, *x.shape, *x.strides) and words[9:16] == (0,) * 7
-        with pytest.raises(KindError, match="tests_added: got 3 arguments, wants 4"):
+        with pytest.raises(KindError, match="toolchain_added: got 3 arguments, wants 4"):
             added((1,), (32,), (x, None, out))
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ((X[0], None, X, 1), r"tests_added: x is an array of 1 axes, wants f32\[:,:\]"),
-        ((X, X, X, 1), r"tests_added: row is an array of 2 axes, wants f32\[:\]"),
-        ((X, 0, X, 1), r"tests_added: row is 0, wants f32\[:\]"),
+        ((X[0], None, X, 1), r"toolchain_added: x is an array of 1 axes, wants f32\[:,:\]"),
+        ((X, X, X, 1), r"toolchain_added: row is an array of 2 axes, wants f32\[:\]"),
+        ((X, 0, X, 1), r"toolchain_added: row is 0, wants f32\[:\]"),
     ],
 )
 def test_refuses_what_is_no_such_array(arguments, message):

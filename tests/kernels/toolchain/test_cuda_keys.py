@@ -177,14 +177,14 @@ def test_running_a_cell_again_takes_the_place_of_the_older_kernel():
     for _ in range(2):
         exec('@kernel("f32* x", threads=32)\ndef of_a_cell(x): pass', space)
     assert KERNELS.pop("__main___of_a_cell") is space["of_a_cell"]
-    with pytest.raises(StateError, match="there already is one called tests_same"):
+    with pytest.raises(StateError, match="there already is one called toolchain_same"):
         for _ in range(2):
 
             @kernel("f32* x", threads=32)
             def same(x):
                 pass
 
-    del KERNELS["tests_same"]
+    del KERNELS["toolchain_same"]
 
 
 def function(x):
@@ -212,7 +212,7 @@ def test_what_numba_refuses_is_said_with_the_kernel():
     def unknown_name(x):
         x[0] = nowhere  # noqa: F821
 
-    with pytest.raises(StateError, match="tests_unknown_name: Numba refuses it: (.|\n)*'nowhere' is not defined"):
+    with pytest.raises(StateError, match="toolchain_unknown_name: Numba refuses it: (.|\n)*'nowhere' is not defined"):
         unknown_name.ptx()
     del KERNELS[unknown_name.name]
 
