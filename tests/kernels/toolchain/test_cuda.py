@@ -49,7 +49,7 @@ def test_a_kernel_knows_what_it_was_declared_with(fresh):
     k = fresh(threads=128, lowest="sm_90")
     assert k.parameters == (("x", "f32*"), ("out", "f32*"), ("n", "i32")) and k.threads == 128
     assert k.architectures == ("sm_90", "sm_100", "sm_120")
-    assert re.fullmatch(r"<kernel toolchain_scale_\w+\(f32\* x, f32\* out, i32 n\)>", repr(k))
+    assert re.fullmatch(r"<kernel interpreter_scale_\w+\(f32\* x, f32\* out, i32 n\)>", repr(k))
     assert KERNELS[k.name] is k and k.__doc__ == "out = factor * x"
     assert fresh(lowest="sm_90a").architectures == ("sm_90a",), "newer ones lack what it has"
 
@@ -63,8 +63,8 @@ def test_refuses_a_signature_that_it_cannot_read(signature):
 
 
 def test_refuses_a_second_kernel_of_the_same_name(fresh):
-    name = fresh().name.removeprefix("toolchain_scale_")
-    with pytest.raises(StateError, match="there already is one called toolchain_scale_test_0"):
+    name = fresh().name.removeprefix("interpreter_scale_")
+    with pytest.raises(StateError, match="there already is one called interpreter_scale_test_0"):
         cuda_kernels.scale(3, name)
 
 
@@ -107,7 +107,7 @@ def test_refuses_a_constant_of_which_it_can_take_no_hash():
 @compiled
 def test_ptx_names_the_kernel_and_nothing_of_the_machine(fresh):
     text = fresh().ptx()
-    assert ".target sm_75" in text and ".visible .entry toolchain_scale_test_0" in text
+    assert ".target sm_75" in text and ".visible .entry interpreter_scale_test_0" in text
     assert "NumbaEnv" not in text and text.count(".param .") == 3
     all_kernels()
     files = re.findall(r'\.file\s+\d+\s+"([^"]*)"', KERNELS["matmul_plain_f32"].ptx())
@@ -143,7 +143,7 @@ def test_the_compiler_is_told_lines_but_not_where_variables_live(fresh, monkeypa
 
 @compiled
 def test_what_the_compiler_refuses_is_said_with_the_kernel():
-    with pytest.raises(StateError, match="toolchain_too_old: the assembler refuses it for sm_75: (.|\n)*cp.async"):
+    with pytest.raises(StateError, match="interpreter_too_old: the assembler refuses it for sm_75: (.|\n)*cp.async"):
         cuda_kernels.too_old.binary("sm_75")
     with pytest.raises(ShapeError, match="toolchain_power_x: got sm_50, wants one of sm_75, sm_80"):
         cuda_kernels.power("x").binary("sm_50")
@@ -362,4 +362,4 @@ def test_keys_are_the_same_where_there_is_no_compiler():
 def test_kernels_of_the_package_are_found():
     names = [k.name for k in all_kernels()]
     assert names == sorted(names) and "matmul_plain_f32" in names
-    assert not any(name.startswith("toolchain_") for name in names)
+    assert not any(name.startswith(("toolchain_", "interpreter_")) for name in names)
