@@ -145,7 +145,7 @@ def test_the_compiler_is_told_lines_but_not_where_variables_live(fresh, monkeypa
 def test_what_the_compiler_refuses_is_said_with_the_kernel():
     with pytest.raises(StateError, match="interpreter_too_old: the assembler refuses it for sm_75: (.|\n)*cp.async"):
         cuda_kernels.too_old.binary("sm_75")
-    with pytest.raises(ShapeError, match="toolchain_power_x: got sm_50, wants one of sm_75, sm_80"):
+    with pytest.raises(ShapeError, match="interpreter_power_x: got sm_50, wants one of sm_75, sm_80"):
         cuda_kernels.power("x").binary("sm_50")
 
 
