@@ -422,9 +422,7 @@ def fitted(world, eager, mode, shards, zero, options):
 
 
 FITS = {  # deterministic, shards, whether the optimiser is divided, options of fit
-    "a shard each": (True, 2, False, {}),
     "NCCL's sums": (False, 2, False, {}),
-    "two each": (True, 4, False, {"accumulate": 2}),
     "divided state": (True, 2, True, {"clip": 0.1, "precision": "float16"}),
 }
 

@@ -80,7 +80,6 @@ FAULTS = {
     "halt": lambda keeper: os.kill(os.getpid(), signal.SIGSTOP),
     "leave": lambda keeper: os.kill(os.getpid(), signal.SIGTERM),
     "error": error,
-    "exit": lambda keeper: sys.exit(3),
     "wait": lambda keeper: time.sleep(2),
     "tear": tear,
 }
@@ -149,7 +148,7 @@ def test_one_hash_in_threads(ranks, tmp_path, alone):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+@pytest.mark.parametrize("ranks", [2, 8])
 def test_one_hash_by_mpiexec(ranks, tmp_path, alone):
     code, out, err = finished(started(MPIEXEC, "-n", ranks, sys.executable, __file__, tmp_path, ",".join(KINDS)))
     assert (code, out.splitlines()) == (0, [*alone.values()]), err
@@ -168,9 +167,8 @@ def job(folder, *words, ranks=4, options=()):
 QUICK = "kill:2:10", "halt:1:8"  # and with --deep the others
 BACK = {  # fault: (what is trained, how it is named)
     "kill:0:7": ("sgd", r"rank 0 on HOST: was killed by signal 9"),
-    "kill:2:10": ("zero", r"rank 2 on HOST: was killed by signal 9"),
-    "error:1:5": ("clipped", r"rank 1 on HOST: ValueError: a mistake of one rank"),
-    "exit:3:8": ("accumulated", r"rank 3 on HOST: exited with code 3"),
+    "kill:2:10": ("clipped", r"rank 2 on HOST: was killed by signal 9"),
+    "error:1:5": ("accumulated", r"rank 1 on HOST: ValueError: a mistake of one rank"),
     "halt:1:8": ("sgd", r"rank \d on HOST: .*no message from rank 1 came in time"),
     "tear:0:10": ("zero", r"rank 0 on HOST: was killed by signal 9"),
 }
