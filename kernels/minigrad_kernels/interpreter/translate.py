@@ -81,7 +81,7 @@ class _Translator:
                 raise Unknown("is a barrier that is not known")
             jump = lambda m, lanes: m.barrier(after - 1, lanes)
         elif root == "bra":
-            target = self.program.labels[instruction.operands[-1]]
+            (target,) = instruction.operands[-1]
             jump = lambda m, lanes: m.go(target, lanes)
         elif root == "brx":
             jump = self.table(instruction)
@@ -110,9 +110,8 @@ class _Translator:
         return leave
 
     def table(self, instruction):
-        index, name = instruction.operands
+        index, targets = instruction.operands
         slot = self.slots.source(index, "u32")
-        targets = [self.program.labels[label] for label in self.program.tables[name]]
 
         def jump(m, lanes):
             choice = m.r[slot][lanes.at]
@@ -125,7 +124,7 @@ class _Translator:
 
     def code(self):
         instructions = self.program.instructions
-        steps, leaves, meets, starts = [], {}, {}, {0, *self.program.labels.values()}
+        steps, leaves, meets, starts = [], {}, {}, {0, *self.program.targets}
         for instruction in instructions:
             try:
                 self.translate(instruction, steps, leaves, meets, starts)
