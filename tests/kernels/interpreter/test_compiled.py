@@ -181,15 +181,6 @@ def test_waits_and_bounds_that_are_missing_are_found(name):
         assert "out of bounds" in outcome(name, text)[0], text
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_shifted_subscripts_are_found(name):
-    """By a fault or, where the place exists, by the result."""
-    for text in edited(name, r"(?<=\w)\[([^\[\]]+)\]", r"[\1 + 1]"):
-        faults, right = outcome(name, text)
-        assert faults or not right, text
-
-
 @kernel("f32* x, f32* out", threads=256)
 def fours(x, out):
     i = i32(cuda.threadIdx.x * 4)

@@ -92,13 +92,6 @@ def test_counts_of_random_accesses(size):
         assert (*found, counts.shared_wavefronts, counts.shared_wavefronts_ideal) == tuple(wanted), (stride, places)
 
 
-def test_lanes_that_read_one_word_share_it():
-    fill = "mad.lo.u32 %r32, %r30, 4, %r31; st.shared.f32 [%r32], %f1; bar.sync 0;\n"
-    for body, passes in (("ld.shared.f32 %f2, [%r31];", 1), ("ld.shared.v4.f32 {%f2, %f3, %f4, %f5}, [%r31];", 4)):
-        counts = counts_of(fill + body)
-        assert counts.shared_wavefronts - 1 == counts.shared_wavefronts_ideal - 1 == passes, body
-
-
 def test_instructions_by_warp_and_line():
     """They do not depend on how many blocks run at once; a table of them can be read."""
     body = """mov.u32 %r30, %tid.x;

@@ -88,20 +88,14 @@ COPIES = {
         WHOLE.replace(EXPECT, EXPECT.replace(str(SIZE), str(2 * SIZE))).replace(COPY, COPY + "\n@%p1  " + BOX),
         "@%p1  cp.async", "bulk wait", "another copy is under way",
     ),
-    "no fence after making the mbarrier": (
-        WHOLE.replace(FENCE, ""), "cp.async", "proxy fence", "whose maker has executed no fence.proxy.async since",
-    ),
-    "no fence of the map": (WHOLE.replace(ACQUIRE, ""), "cp.async", "proxy fence", "fence.proxy.tensormap"),
     "too many bytes": (
         WHOLE.replace(str(SIZE), str(SIZE + 16)), "try_wait", "mbarrier wait", "lacks 0 arrivals and 16 bytes",
     ),
-    "nobody arrives": (WHOLE.replace(EXPECT + COPY, ""), "try_wait", "mbarrier wait", "lacks 1 arrivals and 0 bytes"),
     "one arrival too many": (
         WHOLE.replace(MAKE, MAKE.replace(", 1;", ", 2;")).replace(COPY, ARRIVE[5:]), "mbarrier.arrive.shared",
         "mbarrier", "is one arrival too many for the phase of an mbarrier made for 2",
     ),
     "no mbarrier": (ALONE.replace(MAKE, ""), "expect_tx", "mbarrier", "nobody made one with mbarrier.init"),
-    "an mbarrier not made for all yet": (WHOLE.replace(MEET, ""), "try_wait", "shared race", "another thread wrote"),
     "a place between lines": (
         ALONE.replace(COPY, "add.u32 %r31, %r31, 64;\n" + COPY), "cp.async", "misaligned", "no multiple of 128",
     ),
@@ -118,7 +112,10 @@ COPIES = {
 
 @pytest.mark.parametrize("what", COPIES)
 def test_mistakes_with_bulk_copies_are_found(what):
-    """First of all; others may follow from it, as where threads that waited in vain are let go."""
+    """First of all; others may follow from it, as where threads that waited in vain are let go.
+
+    What is missing in the library's own kernel is found in test_matmul_hopper.py.
+    """
     body, part, kind, message, *options = COPIES[what]
     text, report, *_ = run(body, *(), **(options[0] if options else {}))
     found(text, report, part, kind, message, alone=False)
@@ -227,10 +224,6 @@ PRODUCTS = {
     ),
     "written while it is read": (
         whole(product() + ONE), "st.shared.u32 [%r31+4]", "wgmma wait", "which a product may still read",
-    ),
-    "a wait that leaves one group": (
-        whole(product() + DONE.format(1) + MEET + ONE), "st.shared.u32 [%r31+4]", "wgmma wait",
-        "which a product may still read",
     ),
     "a wait of which nobody heard": (
         whole(product() + DONE.format(0) + ONE), "st.shared.u32 [%r31+4]", "wgmma wait",

@@ -17,18 +17,14 @@ from minigrad_kernels import elementwise
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import (
     alias,
-    array_at,
     backend,
     cache,
-    clear,
-    copy,
     cpu,
     jit,
     progress,
     set_threads,
     share,
     shared,
-    stack_array,
     threads,
 )
 
@@ -336,34 +332,6 @@ def test_a_terminal_shows_what_is_compiled(monkeypatch):
     with progress.listen(lambda name, seconds: heard.append(name)):
         assert shown(Terminal()) == ""
     assert [name.rpartition(".")[2] for name in heard] == ["bounds"]
-
-
-# ---- memory ----------------------------------------------------------------------------------------------------------
-
-
-def test_memory_by_its_address_on_the_stack_cleared_and_copied():
-    @jit
-    def add(addresses, sizes, like):
-        for k in range(sizes.size):
-            array = array_at(addresses[k], sizes[k], like)
-            for i in range(array.size):
-                array[i] += 1
-
-    @jit
-    def reverse(x, used, target):
-        stack = stack_array(8, x, used)
-        for k in range(stack.size):
-            stack[-1 - k] = x[k]
-        clear(target[1:3])
-        copy(stack, target[4:])
-
-    arrays = [np.zeros(5), np.zeros(3)]
-    add(np.array([a.ctypes.data for a in arrays]), np.array([4, 3]), np.empty(0))
-    assert [a.tolist() for a in arrays] == [[1, 1, 1, 1, 0], [1, 1, 1]]
-    for used in (0, 3, 8):
-        target = np.full(13, 7.0)
-        reverse(np.arange(8.0), used, target)
-        assert target.tolist() == [7, 0, 0, 7, *range(used)[::-1], *[7] * (9 - used)]
 
 
 def test_alias_is_the_same_memory_not_marked_read_only():
