@@ -405,7 +405,6 @@ def operation(parts):
     if kind in HALVES:
         raise Unknown(f"computes in .{kind}, which is not known")
     if kind in FLOATS and root != "selp":
-        root = "fma" if root == "mad" else root
         key = ".".join([root, *(flag for flag in flags if flag not in MODIFIERS)])
         return _floating(root, key, kind, set(flags))
     types, function = WHOLE[".".join([root, *flags])]
