@@ -1,4 +1,4 @@
-"""Kernels in Python, compiled and interpreted: mathematics, good programs, and mistakes put into their text.
+"""Kernels in Python, compiled and interpreted: mathematics, and mistakes, put into the library's own kernels too.
 
 Where no compiler is installed there is nothing to interpret.
 """
@@ -11,39 +11,13 @@ import numpy as np
 import pytest
 
 from minigrad_kernels.interpreter import array, empty, interpret
-from minigrad_kernels.toolchain import cuda as words
-from minigrad_kernels.toolchain.cuda import (
-    Kernel,
-    compiler,
-    cp_async,
-    cp_async_commit,
-    cp_async_wait,
-    cuda,
-    f32,
-    global_address,
-    i32,
-    kernel,
-    load4,
-    shared_address,
-    store4,
-    u32,
-)
+from minigrad_kernels.matmul import cuda as matmul
+from minigrad_kernels.toolchain.cuda import Kernel, compiler, cuda, f32, i32, kernel, load4, store4
 
 from .ptx import clean
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
-wait_for_all_but_one = cp_async_wait(1)
 RANDOM = np.random.default_rng(21)
-
-
-def compiled(text, signature, name, threads):
-    """PTX of the kernel that a text defines, for sm_80."""
-    space = {word: getattr(words, word) for word in words.__all__} | {"math": math}
-    space["wait_for_all_but_one"] = wait_for_all_but_one
-    exec(text, space, defined := {})
-    (function,) = defined.values()
-    made = Kernel(function, signature, name, threads, None, "sm_80", ())
-    return compiler.to_ptx(name, function, [kind for _, kind in made.parameters], made.bounds, "sm_80")
 
 
 # ---- mathematics -----------------------------------------------------------------------------------------------------
@@ -73,7 +47,9 @@ def test_mathematics(kind):
         sizes = np.copysign(sizes, RANDOM.uniform(low, high, n // 2))
         row[:] = np.concatenate([RANDOM.uniform(low, high, n // 2), np.clip(sizes, low, high)])
         row[: len(SPECIAL)] = SPECIAL
-    ptx = compiled(text, f"{kind}* x, {kind}* out", "mathematics", n)
+    exec(text, space := {"math": math, "cuda": cuda, "i32": i32})
+    made = Kernel(space["mathematics"], f"{kind}* x, {kind}* out", f"mathematics_{kind}", n, None, "sm_80", ())
+    ptx = compiler.to_ptx(made.name, made.function, [kind + "*"] * 2, made.bounds, "sm_80")
     clean(interpret(ptx, (1,), (n,), (x, found := empty(x.shape, dtype))))
     for (name, function, single, double, *_), given, mine in zip(FUNCTIONS, x, np.asarray(found), strict=True):
         with np.errstate(all="ignore"):
@@ -86,99 +62,33 @@ def test_mathematics(kind):
         assert error.max() <= allowed + 0.5, (name, float(error.max()), given[real][error.argmax()])
 
 
-# ---- programs, good and edited ---------------------------------------------------------------------------------------
+# ---- mistakes --------------------------------------------------------------------------------------------------------
+
+WAITS = re.compile(r"bar\.sync|cp\.async\.commit_group|cp\.async\.wait_group")
 
 
-def total(x, out, n):
-    """Sums of 128 elements each."""
-    part = cuda.shared.array(128, f32)
-    t = i32(cuda.threadIdx.x)
-    i = i32(cuda.blockIdx.x * 128 + t)
-    part[t] = f32(0)
-    if i < n:  # bound
-        part[t] = x[i]
-    cuda.syncthreads()
-    apart = i32(64)
-    while apart > 0:
-        if t < apart:
-            part[t] += part[t + apart]
-        cuda.syncthreads()
-        apart = i32(apart >> 1)
-    if t == 0:
-        out[cuda.blockIdx.x] = part[0]
+def multiplied(rung, dtype, k, left_out=None):
+    """(kinds of faults, whether the product is right) of a rung of the matrix product, maybe without one wait."""
+    a, b = (np.random.default_rng(0).integers(-4, 5, shape).astype(dtype) for shape in ((24, k), (k, 40)))
+    out = empty((24, 40), dtype)
+    ((found, grid, block, arguments, shared),) = matmul.starts(array(a), array(b), None, False, out, None, rung)
+    text = found.ptx()
+    if left_out is not None:
+        at = [*WAITS.finditer(text)][left_out].start()
+        text = f"{text[:at]}// {text[at:]}"
+    report = interpret(text, grid, block, found.flat(arguments), shared)
+    return {fault.kind for fault in report.faults}, np.array_equal(out, (a.astype("f8") @ b).astype(dtype))
 
 
-def histograms(x, out):
-    """One of 8 numbers for each warp, counted by atomic operations; warps do not wait for each other."""
-    bins = cuda.shared.array(16, i32)
-    lane, first = i32(cuda.threadIdx.x % 32), i32(cuda.threadIdx.x // 32 * 8)
-    if lane < 8:
-        bins[first + lane] = 0
-    cuda.syncwarp()
-    cuda.atomic.add(bins, first + x[cuda.threadIdx.x], 1)
-    cuda.syncwarp()
-    if lane < 8:  # bound
-        out[first + lane] = bins[first + lane]
-
-
-def pipeline(x, out, tiles):
-    """Sums of columns; a tile travels while the one before is read."""
-    tile = cuda.shared.array(256, f32, alignment=16)
-    t = i32(cuda.threadIdx.x)
-    cp_async(shared_address(tile, t * 4), global_address(x, t * 4), u32(16))
-    cp_async_commit()
-    value = f32(0)
-    for k in range(tiles):
-        if k + 1 < tiles:  # bound
-            place = ((k + 1) & 1) * 128 + t * 4
-            cp_async(shared_address(tile, place), global_address(x, (k + 1) * 128 + t * 4), u32(16))
-        cp_async_commit()
-        wait_for_all_but_one()
-        cuda.syncthreads()
-        for row in range(4):
-            value += tile[(k & 1) * 128 + row * 32 + (t ^ 5)]
-        cuda.syncthreads()
-    out[t] = value
-
-
-x = RANDOM.integers(-8, 9, 640).astype(np.float32)
-digits = RANDOM.integers(0, 8, 64).astype(np.int32)
-# name: function, signature, grid, block, arguments before and after the result, the result
-PROGRAMS = {
-    "total": (total, "f32* x, f32* out, i32 n", (3,), (128,), [x[:300]], [300],
-              np.array([x[:128].sum(), x[128:256].sum(), x[256:300].sum()])),
-    "histograms": (histograms, "i32* x, i32* out", (1,), (64,), [digits], [],
-                   np.array([np.bincount(part, minlength=8) for part in (digits[:32], digits[32:])], np.int32)),
-    "pipeline": (pipeline, "f32* x, f32* out, i32 tiles", (1,), (32,), [x], [5],
-                 x.reshape(20, 32).sum(0)[np.arange(32) ^ 5]),
-}  # fmt: skip
-
-
-def outcome(name, text):
-    """(kinds of faults, whether the result is right) of a program."""
-    _, signature, grid, block, before, after, right = PROGRAMS[name]
-    out = empty(right.shape, right.dtype)
-    arguments = (*(array(given) for given in before), out, *after)
-    report = interpret(compiled(text, signature, name, block[0]), grid, block, arguments, budget=100_000)
-    return {fault.kind for fault in report.faults}, np.array_equal(out, right)
-
-
-def edited(name, pattern, change):
-    """The changed text for every place of a program in which the pattern stands."""
-    lines = inspect.getsource(PROGRAMS[name][0]).splitlines()
-    for i, line in enumerate(lines):
-        for match in re.finditer(pattern, line):
-            new = line[: match.start()] + match.expand(change) + line[match.end() :]
-            yield "\n".join([*lines[:i], new, *lines[i + 1 :]])
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_waits_and_bounds_that_are_missing_are_found(name):
-    assert outcome(name, inspect.getsource(PROGRAMS[name][0])) == (set(), True)
-    for text in edited(name, r"cuda.sync\w+\(\)|cp_async_commit\(\)|wait_\w+\(\)", "pass"):
-        assert outcome(name, text)[0] & {"shared race", "cp.async wait"}, text
-    for text in edited(name, r"if .*:  # bound", "if True:"):
-        assert "out of bounds" in outcome(name, text)[0], text
+@pytest.mark.parametrize("rung, dtype, k, waits", [
+    ("tiled", "f4", 80, (0, 1)), ("register_64x64", "f4", 48, (0, 1)), ("async", "f2", 160, (0, 3, 4)),
+])  # fmt: skip
+def test_waits_that_a_product_lacks_are_found(rung, dtype, k, waits):
+    """Barriers, and of the asynchronous rung the end of a group of copies, the wait for it, and the barrier after."""
+    assert multiplied(rung, dtype, k) == (set(), True)
+    for number in waits:
+        kinds, _ = multiplied(rung, dtype, k, number)
+        assert kinds & {"shared race", "cp.async wait"}, number
 
 
 @kernel("f32* x, f32* out", threads=256)
