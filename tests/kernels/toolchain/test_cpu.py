@@ -30,6 +30,7 @@ from minigrad_kernels.toolchain import (
 
 PACKAGE = Path(minigrad_kernels.__file__).parent
 ROOT = Path(__file__).parents[3]
+deep = pytest.mark.deep  # processes that compile, each for some seconds
 RANGE = "numba>={}.{},<{}.{}".format(*cpu.NUMBA[0], *cpu.NUMBA[1])
 KERNEL = """
 from minigrad_kernels.toolchain import jit, share, shared
@@ -103,6 +104,7 @@ def test_the_folder_follows_the_sources_of_kernels(tmp_path):
     assert names[0] == names[1] != names[2]
 
 
+@deep
 def test_what_cannot_be_kept_is_no_error(kernel):
     """In a folder that cannot be, in one that another program took away, without a home, and what has no source."""
     (kernel / "file").write_text("")
@@ -174,9 +176,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threads())
     assert " ".join(said) == once and (status, count) == ("0", "2")
 
 
-deep = pytest.mark.deep
-
-
 @pytest.mark.parametrize("layer", ["workqueue", pytest.param("omp", marks=deep), pytest.param("tbb", marks=deep)])
 def test_each_pool_of_numba(kernel, layer):
     module = f"numba.np.ufunc.{'workqueue' if layer == 'workqueue' else layer + 'pool'}"
@@ -195,6 +194,7 @@ print(numba.threading_layer())"""
     assert python(code, kernel, NUMBA_NUM_THREADS="2", NUMBA_THREADING_LAYER=layer) == [layer]
 
 
+@deep
 def test_another_numba_runs_kernels_all_the_same(kernel):
     """One whose pool is elsewhere, and one whose internals nobody knows; each says so once."""
     code = f"""{TWO}

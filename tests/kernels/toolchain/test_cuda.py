@@ -199,6 +199,7 @@ print({k.name: k.key for k in all_kernels()})
 
 
 @compiled
+@pytest.mark.deep  # two processes that import all kernels
 def test_kernels_typed_at_a_prompt_and_keys_without_a_compiler():
     keys = {k.name: k.key for k in all_kernels()}
     for program, wanted in ((PROMPT, {"differ": True}), (WITHOUT_COMPILER, keys)):
