@@ -70,31 +70,29 @@ class Copy:
 
 @builder("mbarrier")
 def mbarrier(slots, instruction):
-    """mbarrier.init, expect_tx and arrive, also with expect_tx; try_wait is `waiting`."""
+    """mbarrier.init, and arrive, also with expect_tx; try_wait is `waiting`."""
     kind, *more = instruction.parts[1:]
-    known = {"shared", "shared::cta", "b64", "release", "relaxed", "cta", "expect_tx"}
     operands = list(instruction.operands)
-    if kind == "inval" and not set(more) - known:
-        return nothing
-    if kind not in ("init", "arrive", "expect_tx") or set(more) - known:
+    if kind not in ("init", "arrive") or set(more) - {"shared", "shared::cta", "b64", "release", "cta", "expect_tx"}:
         raise Unknown("is a form that is not known")
     if kind == "arrive" and operands.pop(0) != "_":
         raise Unknown("gives a state, which is not known")
+    expects = "expect_tx" in more
     place, *amounts = operands
+    if len(amounts) != (kind == "init" or expects):
+        raise Unknown("counts arrivals, which is not known")
     address = address_of(slots, place)
     amount = slots.source(amounts[0], "u32") if amounts else None
-    expects = "expect_tx" in (kind, *more)
 
     def step(m):
-        numbers = np.ones(m.lanes.count, np.int64) if amount is None else m.get(amount).astype(np.int64)
+        numbers = np.zeros(m.lanes.count, np.int64) if amount is None else m.get(amount).astype(np.int64)
         if kind == "init":
             return _make(m, instruction, address(m), numbers)
         found = _find(m, instruction, m.lanes, address(m))
-        for lane, barrier, number in zip(m.lanes.index, found, numbers, strict=True):
+        for lane, barrier, number in zip(m.lanes.index, found, numbers.tolist(), strict=True):
             if barrier is not None:
-                barrier.missing += int(number) if expects else 0
-                if kind == "arrive":
-                    _arrive(m, instruction, lane, barrier, 1 if expects else int(number))
+                barrier.missing += number
+                _arrive(m, instruction, lane, barrier)
         return None
 
     return step
@@ -130,13 +128,13 @@ def _find(m, instruction, lanes, addresses):
     return found
 
 
-def _arrive(m, instruction, lane, barrier, arrivals):
-    if barrier.pending < arrivals:
+def _arrive(m, instruction, lane, barrier):
+    if not barrier.pending:
         text = lambda i: f"is one arrival too many for the phase of an mbarrier made for {barrier.count}"
         m.fault("mbarrier", instruction, m.lanes, m.lanes.index == lane, text)
         return
     np.maximum(barrier.gathered, m.proxy.seen[m.geometry.warp[lane]], out=barrier.gathered)
-    barrier.pending -= arrivals
+    barrier.pending -= 1
     barrier.settle()
 
 
@@ -245,7 +243,7 @@ def _copy(m, instruction, to, address, barrier, row, column):
         return fault("out of bounds", f"writes {map_.box_rows * width} bytes {where}")
     data = _read(m, lanes, map_, row, column, fault)
     lines = np.arange(map_.box_rows)[:, None] * width
-    words = shared.locate(swizzled(to + lines + np.arange(0, width, 4), 3).reshape(-1), lanes) // 4
+    words = shared.locate(swizzled(to + lines + np.arange(0, width, 4)).reshape(-1), lanes) // 4
     if m.proxy.flying[words].any() or (m.copies.step[words] > 0).any():
         fault("bulk wait", f"writes {where}, to which another copy is under way")
     if m.proxy.still_read(m.geometry.warp[lanes.at], words[None]).any():

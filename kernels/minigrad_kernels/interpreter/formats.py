@@ -1,7 +1,7 @@
 """Number formats of PTX: rounding, conversion, fused multiply-add and approximate functions on NumPy arrays.
 
-Rounding modes carry their PTX names: rn (nearest, ties to even), rna (nearest, ties away from zero), rz (towards zero),
-rm (down), rp (up); rni, rzi, rmi, rpi round to whole numbers.
+Rounding modes carry their PTX names: rn (nearest, ties to even), rz (towards zero), rm (down), rp (up); rni, rzi, rmi,
+rpi round to whole numbers. NumPy's warnings are for the caller to turn off: GPUs raise no flags.
 
 Source  PTX ISA: cvt, fma, and the approximate instructions rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh
 """
@@ -11,9 +11,8 @@ from fractions import Fraction
 import numpy as np
 
 __all__ = [
-    "approximate", "bfloat16_to_float32", "clamp_unit", "flush_subnormal", "fma32", "fma64", "integer_to_float",
-    "round_sum", "round_to_bfloat16", "round_to_float", "round_to_integer", "round_to_odd",
-    "round_to_tf32", "round_to_whole",
+    "WHOLE", "approximate", "bfloat16_to_float32", "clamp_unit", "flush_subnormal", "fma32", "fma64", "round_sum",
+    "round_to_bfloat16", "round_to_integer", "round_to_tf32",
 ]  # fmt: skip
 
 TIE_BITS = np.uint64(0x1FFFFFFF)  # the bits of a float64 below those of a float32, and their value half way between two
@@ -22,18 +21,16 @@ FIRST_NORMAL = {np.dtype(t): np.finfo(t).smallest_normal for t in (np.float16, n
 SPLITTER = float(2**27 + 1)
 
 WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
-quiet = np.errstate(all="ignore")  # GPUs raise no flags
 
 
-# ---- to 16 bits, tf32, float32 -------------------------------------------------------------------------------------
+# ---- conversions ---------------------------------------------------------------------------------------------------
 
 
-def round_to_bfloat16(x, mode="rn", saturate=False):
-    """float32 to bfloat16 bits (uint16), rn, rna or rz; NaN becomes 0x7fff.
-
-    saturate is PTX's .satfinite, here and below: what would be infinite becomes the largest finite number.
-    """
-    return (_drop_bits(x, 16, mode, saturate) >> np.uint32(16)).astype(np.uint16)
+def round_to_bfloat16(x):
+    """float32 to the nearest bfloat16, as bits (uint16); a tie goes to the even one, NaN becomes 0x7fff."""
+    bits = x.view(np.uint32)
+    half = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))  # a carry runs into the exponent
+    return np.where(np.isnan(x), np.uint32(0x7FFF), bits + half >> np.uint32(16)).astype(np.uint16)
 
 
 def bfloat16_to_float32(bits):
@@ -41,59 +38,20 @@ def bfloat16_to_float32(bits):
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
-def round_to_tf32(x, mode="rna", saturate=False):
-    """float32 to tf32 bits (uint32 with 13 zeros at the end), rna, rn or rz; NaN becomes 0x7fffe000."""
-    return _drop_bits(x, 13, mode, saturate)
+def round_to_tf32(x):
+    """float32 to the nearest tf32, as bits (uint32 with 13 zeros at the end); a tie goes away from 0."""
+    rounded = x.view(np.uint32) + np.uint32(0x1000) & np.uint32(0xFFFFE000)
+    return np.where(np.isnan(x), np.uint32(0x7FFFE000), rounded)
 
 
-def _drop_bits(x, count, mode, saturate):
-    """float32 bits rounded so that the low `count` are zero: a carry runs into the exponent, at the top to infinity."""
-    bits = np.ascontiguousarray(x, dtype=np.float32).view(np.uint32)
-    kept = np.uint32(0xFFFFFFFF << count & 0xFFFFFFFF)
-    half = np.uint32(1 << (count - 1))
-    add = half - np.uint32(1) + (bits >> np.uint32(count) & np.uint32(1)) if mode == "rn" else half
-    size, infinity = bits & np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
-    rounded = (bits if mode == "rz" else bits + add) & kept
-    if saturate:
-        overflow = rounded & np.uint32(0x7FFFFFFF) >= infinity
-        rounded = np.where(overflow, rounded & np.uint32(0x80000000) | (infinity - np.uint32(1)) & kept, rounded)
-    return np.where(size > infinity, np.uint32(0x7FFFFFFF) & kept, rounded)
-
-
-@quiet
-def round_to_float(x, dtype, mode="rn", saturate=False):
-    """Floats to a narrower type. Quotients and roots of float32, taken in float64, are then rounded right too."""
-    nearest = x.astype(dtype)
-    rounded = nearest if mode == "rn" else _directed(nearest, x < nearest, x > nearest, mode)
-    largest = np.finfo(dtype).max
-    return np.clip(rounded, -largest, largest) if saturate else rounded
-
-
-def _directed(nearest, below, above, mode):
-    """Numbers rounded to nearest, moved to where the mode wants them: the exact value lies below or above them."""
-    inwards = np.where(nearest > 0, below, (nearest < 0) & above)
-    wrong, side = {"rn": (False, 0), "rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}[mode]
-    return np.where(wrong, np.nextafter(nearest, nearest.dtype.type(side)), nearest)
-
-
-# ---- whole numbers -------------------------------------------------------------------------------------------------
-
-
-@quiet
-def round_to_whole(x, mode):
-    """Floats to whole numbers of the same type: rni, rzi, rmi, rpi."""
-    return WHOLE[mode](x)
-
-
-@quiet
 def round_to_integer(x, dtype, mode):
     """Floats to integers: what lies outside becomes the nearest integer of the type.
 
     NaN becomes 0; from float64 or to 64 bits it becomes the integer whose highest bit alone is set.
     """
-    x, dtype = np.asarray(x), np.dtype(dtype)
+    dtype = np.dtype(dtype)
     limits = np.iinfo(dtype)
-    whole = round_to_whole(x.astype(np.float64), mode)
+    whole = WHOLE[mode](x.astype(np.float64))
     low, high, nan = whole <= float(limits.min), whole >= float(limits.max), np.isnan(whole)
     inside = np.where(low | high | nan, 0, whole).astype(dtype)
     highest_bit = x.dtype == np.float64 or dtype.itemsize == 8
@@ -101,33 +59,20 @@ def round_to_integer(x, dtype, mode):
     return np.select([low, high, nan], [dtype.type(limits.min), dtype.type(limits.max), dtype.type(for_nan)], inside)
 
 
-def integer_to_float(x, dtype, mode="rn"):
-    """Integers of up to 64 bits to float16, float32 or float64, rounded once."""
-    if mode == "rn" and np.dtype(dtype) != np.float16:
-        return x.astype(dtype)
-    low = x & x.dtype.type(min(0xFFFFFFFF, np.iinfo(x.dtype).max))
-    return round_sum((x - low).astype(np.float64), low.astype(np.float64), dtype, mode)
-
-
 # ---- sums ----------------------------------------------------------------------------------------------------------
 
 
-@quiet
-def round_sum(x, y, dtype, mode="rn"):
-    """x + y of float64 numbers, rounded once to float16, float32 or float64."""
+def round_sum(x, y, mode):
+    """x + y of float64 numbers, products or quotients of float32, rounded once to float32."""
     total, error = _two_sum(x, y)
     if mode == "rm":  # numbers that cancel leave -0
         total = np.where((total == 0) & (np.signbit(x) | np.signbit(y)), -0.0, total)
-    overflow = np.isinf(total) & np.isfinite(x) & np.isfinite(y)
-    if np.dtype(dtype) != np.float64:
-        return round_to_float(np.where(overflow, np.nextafter(total, 0.0), _to_odd(total, error)), dtype, mode)
-    return _directed(total, (error < 0) | (overflow & (total > 0)), (error > 0) | (overflow & (total < 0)), mode)
-
-
-def round_to_odd(x, y):
-    """x + y of float64 numbers as float32: if that is not exact, the neighbour whose last bit is 1."""
-    low, high = (round_sum(x, y, np.float32, mode) for mode in ("rm", "rp"))
-    return np.where(low.view(np.uint32) & np.uint32(1) > 0, low, high)
+    total = _to_odd(total, error)
+    nearest = total.astype(np.float32)
+    below, above = total < nearest, total > nearest
+    inwards = np.where(nearest > 0, below, (nearest < 0) & above)
+    wrong, side = {"rn": (False, 0), "rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}[mode]
+    return np.where(wrong, np.nextafter(nearest, np.float32(side)), nearest)
 
 
 def _two_sum(x, y):
@@ -150,7 +95,6 @@ def _to_odd(total, error):
 # ---- fused multiply-add --------------------------------------------------------------------------------------------
 
 
-@quiet
 def fma32(x, y, z):
     """x * y + z of float32 numbers, rounded once to nearest."""
     product, z = np.multiply(x, y, dtype=np.float64), z.astype(np.float64)
@@ -161,11 +105,10 @@ def fma32(x, y, z):
     doubt = (total.view(np.uint64) & TIE_BITS == TIE) | (np.abs(result) < FIRST_NORMAL[result.dtype])
     if doubt.any() and (doubt := doubt & (total != 0)).any():
         product, z = np.broadcast_to(product, total.shape), np.broadcast_to(z, total.shape)
-        result[doubt] = round_sum(product[doubt], z[doubt], np.float32)
+        result[doubt] = round_sum(product[doubt], z[doubt], "rn")
     return result
 
 
-@quiet
 def fma64(x, y, z):
     """x * y + z of float64 numbers, rounded once to nearest.
 
@@ -210,13 +153,11 @@ def _exact_fma(x, y, z):
 # ---- flushing, clamping, approximate functions -----------------------------------------------------------------------
 
 
-@quiet
 def flush_subnormal(x):
     """Subnormal numbers to zero of the same sign: .ftz."""
     return np.where(np.abs(x) < FIRST_NORMAL[x.dtype], np.copysign(x.dtype.type(0), x), x)
 
 
-@quiet
 def clamp_unit(x):
     """Floats clamped to [0, 1], NaN to 0: .sat."""
     return np.where(x > 0, np.minimum(x, x.dtype.type(1)), x.dtype.type(0))
@@ -234,7 +175,6 @@ APPROXIMATE = {
 }
 
 
-@quiet
 def approximate(name, x, ftz=False):
     """The .approx functions of floats: computed in float64 and rounded to nearest, so the best possible result.
 

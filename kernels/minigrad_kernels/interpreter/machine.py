@@ -49,7 +49,7 @@ class Machine:
         self.copies = Copies(self, len(self.shared.bytes))
         self.proxy = Proxy(self, self.shared.stride)
         self.live = np.ones(self.geometry.lanes, np.bool_)
-        self.barrier_pending = {}  # (barrier, instruction) -> lanes that wait there
+        self.barrier_pending = {}  # instruction -> lanes that wait there
         self.parked = {}  # instruction -> (lanes that wait there for mbarriers, the function that asks them)
         self.meeting = {}  # instruction -> lanes whose warp is not complete there
         self.ready = {0: self.geometry.everyone}
@@ -144,11 +144,11 @@ class Machine:
         if not self.barrier_pending:
             return False
         pending, self.barrier_pending = self.barrier_pending, {}
-        (_, start), lanes = min(pending.items(), key=lambda item: item[0][1])
-        blocks = np.bincount(self.geometry.block_of[lanes.at], minlength=self.geometry.blocks)
-        text = lambda i: self.why_stuck(pending, int(self.geometry.block_of[lanes.index[i]]), start, blocks)
+        start = min(pending)
+        lanes = pending[start]
+        text = lambda i: self.why_stuck(pending, int(self.geometry.block_of[lanes.index[i]]), start)
         self.fault("divergent barrier", self.instructions[start], lanes, np.ones(lanes.count, np.bool_), text)
-        for (_, number), waiting in pending.items():
+        for number, waiting in pending.items():
             self.pass_barrier(number, waiting)
         return True
 
@@ -166,14 +166,14 @@ class Machine:
         parked, self.parked = self.parked, {}
         return any([self.attempt(number, *waiting, force) for number, waiting in parked.items()])
 
-    def why_stuck(self, pending, block, start, waiting):
+    def why_stuck(self, pending, block, start):
         """What the other threads of a block do while some wait at a barrier."""
-        parts = [f"is reached by {waiting[block]} of {self.geometry.threads} threads of a block"]
-        for (_, number), lanes in pending.items():
-            there = int((self.geometry.block_of[lanes.at] == block).sum())
-            if number != start and there:
+        there = {number: int((self.geometry.block_of[lanes.at] == block).sum()) for number, lanes in pending.items()}
+        parts = [f"is reached by {there.pop(start)} of {self.geometry.threads} threads of a block"]
+        for number, count in there.items():
+            if count:
                 instruction = self.instructions[number]
-                parts.append(f"{there} wait at {instruction.text!r} ({instruction.location})")
+                parts.append(f"{count} wait at {instruction.text!r} ({instruction.location})")
         ended = int((~self.live[self.geometry.block_of == block]).sum())
         if ended:
             parts.append(f"{ended} have ended")
@@ -181,29 +181,18 @@ class Machine:
 
     # ---- barriers ------------------------------------------------------------------------------------------------
 
-    def barrier(self, number, lanes, barrier, wanted=None):
-        """Lanes come to a barrier. wanted: how many threads open it, None for the whole block."""
-        key = barrier, number
-        if wanted is None and lanes.full:
-            return self.pass_barrier(number, lanes)
-        _gather(self.barrier_pending, key, lanes)
-        keys = [key] if wanted is None else [k for k in self.barrier_pending if k[0] == barrier]
-        arrived = sum(
-            np.bincount(self.geometry.block_of[self.barrier_pending[k].at], minlength=self.geometry.blocks)
-            for k in keys
-        )
-        open_ = arrived >= (self.geometry.threads if wanted is None else wanted)
-        if not open_.any():
-            return None
-        for k in keys:
-            here = self.barrier_pending.pop(k)
-            passing = open_[self.geometry.block_of[here.at]]
-            gone, rest = here.only(passing), here.only(~passing)
-            if rest is not None:
-                self.barrier_pending[k] = rest
-            if gone is not None:
-                self.pass_barrier(k[1], gone)
-        return None
+    def barrier(self, number, lanes):
+        """Lanes come to a barrier, which opens for a block when all its threads are there."""
+        if not lanes.full:
+            lanes = _gather(self.barrier_pending, number, lanes)
+            del self.barrier_pending[number]
+            block = self.geometry.block_of[lanes.at]
+            here = np.bincount(block, minlength=self.geometry.blocks)[block] == self.geometry.threads
+            if (waiting := lanes.only(~here)) is not None:
+                self.barrier_pending[number] = waiting
+            lanes = lanes.only(here)
+        if lanes is not None:
+            self.pass_barrier(number, lanes)
 
     def pass_barrier(self, number, lanes):
         self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
@@ -211,8 +200,7 @@ class Machine:
         races.advance(lanes, races.since_block, races.since_warp)
         if self.proxy.active:
             self.proxy.join(lanes)
-        self.enter(lanes)
-        self.code.opened[number](self, lanes)
+        self.go(number + 1, lanes)
 
     # ---- faults --------------------------------------------------------------------------------------------------
 

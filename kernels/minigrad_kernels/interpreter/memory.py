@@ -72,12 +72,15 @@ def wavefronts(lanes, addresses, size):
 # ---- any memory ------------------------------------------------------------------------------------------------------
 
 
-def _spread(found, here, dtype, count):
-    """Lists of arrays over some of the lanes made longer: NaN patterns elsewhere."""
-    values = [np.frombuffer(filled(16).tobytes(), dtype)[0].repeat(len(here)) for _ in range(count)]
-    for value, part in zip(values, found or (), strict=False):
-        value[here] = part
-    return values
+def _in_parts(parts, access, instruction, lanes, addresses, dtype, count, values, change):
+    """Access by one part of the lanes after the other, as masks; NaN patterns for lanes that are in none."""
+    result = [np.frombuffer(filled(16).tobytes(), dtype)[0].repeat(len(addresses)) for _ in range(count)]
+    for here in parts:
+        some = values and [value[here] for value in values]
+        found = access(instruction, lanes.only(here), addresses[here], dtype, count, some, change)
+        for value, part in zip(result, found or (), strict=False):
+            value[here] = part
+    return result
 
 
 class Memory:
@@ -127,10 +130,8 @@ class Memory:
         access, size = READ if values is None else ATOMIC if change else WRITE, dtype.itemsize * count
         good = self.good(instruction, lanes, addresses, size, access)
         if good is not None:
-            some = lanes.only(good)
-            values = values and [value[good] for value in values]
-            found = some and self.access(instruction, some, addresses[good], dtype, count, values, change)
-            return _spread(found, good, dtype, count)
+            parts = [good] if good.any() else []
+            return _in_parts(parts, self.access, instruction, lanes, addresses, dtype, count, values, change)
         offsets = self.locate(addresses, lanes)
         keep = self.check(instruction, lanes, addresses, offsets, size, access)
         if access != WRITE:
@@ -408,16 +409,9 @@ class Windows:
     def access(self, instruction, lanes, addresses, dtype, count, values=None, change=None):
         """Like Memory.access, each lane in the memory that its address belongs to."""
         numbers = addresses >> WINDOW_BITS
-        if (numbers == numbers[0]).all():
-            memory, base = self.memory(int(numbers[0]))
-            return memory.access(
-                instruction, lanes, addresses - base if base else addresses, dtype, count, values, change
-            )
-        result = _spread(None, numbers, dtype, count)
-        for number in np.unique(numbers):
-            here = numbers == number
-            some = values and [value[here] for value in values]
-            found = self.access(instruction, lanes.only(here), addresses[here], dtype, count, some, change)
-            for value, part in zip(result, found or (), strict=False):
-                value[here] = part
-        return result
+        if (numbers != numbers[0]).any():
+            parts = [numbers == number for number in np.unique(numbers)]
+            return _in_parts(parts, self.access, instruction, lanes, addresses, dtype, count, values, change)
+        memory, base = self.memory(int(numbers[0]))
+        addresses = addresses - base if base else addresses
+        return memory.access(instruction, lanes, addresses, dtype, count, values, change)

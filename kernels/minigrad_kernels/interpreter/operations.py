@@ -2,11 +2,11 @@
 
 A row says the types of results and sources, as "t=tt", and a function of arrays of these types:
 
-    t, s  the first and the second type of the opcode       u, p  32 bits without a sign; a predicate
+    t     the type of the opcode                            u, p  32 bits without a sign; a predicate
     w     as t, twice as wide                               b     as many bits as t, without a sign
     c     the carry of extended precision, a bool
 
-Floats are computed at once in float16, float32 and float64; bfloat16 by way of float32; pairs of halves one by one.
+Floats are computed at once, in float32 and float64. Those of 16 bits are converted; arithmetic on them is not known.
 
 Source  PTX ISA: Integer, Extended-Precision, Floating Point, Comparison, Logic and Shift, and Conversion Instructions
 """
@@ -29,9 +29,8 @@ DTYPES: dict[str, Any] = {
     "f16x2": np.uint32, "bf16x2": np.uint32,
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f64": np.float64,
 }  # fmt: skip
-FLOATS = ("f16", "f32", "f64", "bf16", "f16x2", "bf16x2")
+FLOATS, HALVES = ("f32", "f64"), ("f16", "bf16", "tf32", "f16x2", "bf16x2")
 CARRY = "carry"
-PACKED = {"f16x2": "f16", "bf16x2": "bf16"}
 GENERIC = {"shared": 1 << WINDOW_BITS, "local": 2 << WINDOW_BITS}  # where generic addresses of these spaces begin
 
 
@@ -40,15 +39,11 @@ class Unknown(Exception):
 
 
 class Operation(NamedTuple):
-    """function takes the sources as arrays of their types and gives the result, or a tuple of results.
-
-    A packed operation runs once for each half of 32-bit registers.
-    """
+    """function takes the sources as arrays of their types and gives the result, or a tuple of results."""
 
     function: Callable
     results: list[str]
     sources: list[str]
-    packed: bool = False
 
 
 # ---- whole numbers ---------------------------------------------------------------------------------------------------
@@ -86,14 +81,6 @@ def _divide(x, y):
     return quotient.view(x.dtype), remainder.view(x.dtype)
 
 
-def _saturated(function):
-    def clipped(x, y):
-        limits = np.iinfo(x.dtype)
-        return np.clip(function(x.astype(np.int64), y.astype(np.int64)), limits.min, limits.max).astype(x.dtype)
-
-    return clipped
-
-
 def _sum(x, y, carry=np.False_):
     total = x + y
     result = total + carry.astype(x.dtype)
@@ -117,12 +104,11 @@ def _shifted_right(x, count):
     return moved if x.dtype.kind == "i" else np.where(count < _bits(x), moved, x.dtype.type(0))
 
 
-def _funnel(left, wrap):
+def _funnel(left):
     """A shift of 64 bits, given as two halves, of which one half is the result."""
 
     def function(low, high, count):
-        both = high.astype(np.uint64) << np.uint64(32) | low
-        count = (count & np.uint32(31) if wrap else np.minimum(count, np.uint32(32))).astype(np.uint64)
+        both, count = high.astype(np.uint64) << np.uint64(32) | low, (count & np.uint32(31)).astype(np.uint64)
         return (both << count >> np.uint64(32) if left else both >> count).astype(np.uint32)
 
     return function
@@ -168,15 +154,6 @@ def _inserted(x, y, place, length):
     return y & ~mask | _shifted_left(x, place) & mask
 
 
-def _table_of_three(x, y, z, table):
-    """Any function of three bits: bit 4a + 2b + c of the table."""
-    result = np.zeros_like(x)
-    for row in range(8):
-        here = (x if row & 4 else ~x) & (y if row & 2 else ~y) & (z if row & 1 else ~z)
-        result |= np.where(table >> np.uint32(row) & np.uint32(1), here, np.uint32(0))
-    return result
-
-
 def _permuted(x, y, choices):
     """Four bytes chosen from eight; bit 3 of a choice copies its sign over the byte."""
     both = np.stack([x, y], axis=-1).view(np.uint8)
@@ -186,22 +163,13 @@ def _permuted(x, y, choices):
     return np.where(choice & np.uint32(8), signs, bytes_).view(np.uint32)[:, 0]
 
 
-def _dot(x, y, z):
-    """The products of four bytes each, summed up."""
-    bytes_ = (np.ascontiguousarray(v).view(f"{v.dtype.kind}1").reshape(-1, 4).astype(np.int32) for v in (x, y))
-    return np.multiply(*bytes_).sum(axis=1, dtype=np.int32).view(np.uint32) + z
-
-
 WHOLE: dict[str, tuple[str, Callable]] = {
     "add": ("t=tt", np.add),
     "sub": ("t=tt", np.subtract),
-    "add.sat": ("t=tt", _saturated(np.add)),
-    "sub.sat": ("t=tt", _saturated(np.subtract)),
     "mul.lo": ("t=tt", np.multiply),
     "mul.hi": ("t=tt", _high),
     "mul.wide": ("w=tt", _wide),
     "mad.lo": ("t=ttt", lambda x, y, z: x * y + z),
-    "mad.hi": ("t=ttt", lambda x, y, z: _high(x, y) + z),
     "mad.wide": ("w=ttw", lambda x, y, z: _wide(x, y) + z),
     "div": ("t=tt", lambda x, y: _divide(x, y)[0]),
     "rem": ("t=tt", lambda x, y: _divide(x, y)[1]),
@@ -209,20 +177,14 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "neg": ("t=t", np.negative),
     "min": ("t=tt", np.minimum),
     "max": ("t=tt", np.maximum),
-    "sad": ("b=ttb", lambda x, y, z: _unsigned(np.maximum(x, y) - np.minimum(x, y)) + z),
-    "dp4a": ("b=tsb", _dot),
     "and": ("t=tt", np.bitwise_and),
     "or": ("t=tt", np.bitwise_or),
     "xor": ("t=tt", np.bitwise_xor),
     "not": ("t=t", np.invert),
-    "cnot": ("t=t", lambda x: (x == 0).astype(x.dtype)),
-    "lop3": ("t=tttu", _table_of_three),
     "shl": ("t=tu", _shifted_left),
     "shr": ("t=tu", _shifted_right),
-    "shf.l.wrap": ("t=ttt", _funnel(True, True)),
-    "shf.l.clamp": ("t=ttt", _funnel(True, False)),
-    "shf.r.wrap": ("t=ttt", _funnel(False, True)),
-    "shf.r.clamp": ("t=ttt", _funnel(False, False)),
+    "shf.l.wrap": ("t=ttt", _funnel(True)),
+    "shf.r.wrap": ("t=ttt", _funnel(False)),
     "popc": ("u=b", lambda x: np.bitwise_count(x).astype(np.uint32)),
     "clz": ("u=b", lambda x: (_bits(x) - 1 - _highest(x)).astype(np.uint32)),
     "brev": ("b=b", _reversed),
@@ -232,7 +194,6 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "bfi": ("t=ttuu", _inserted),
     "prmt": ("t=ttt", _permuted),
     "selp": ("t=ttp", lambda x, y, p: np.where(p, x, y)),
-    "slct": ("t=tts", lambda x, y, z: np.where(z >= 0, x, y)),
 }
 
 
@@ -286,49 +247,31 @@ NEAREST = {
     "min.NaN": _smaller(np.minimum, np.logical_or),
     "max.NaN": _smaller(np.maximum, np.logical_and),
 }  # fmt: skip
-
-
-def _fused_float16(x, y, z):
-    return formats.round_sum(np.multiply(x, y, dtype=np.float64), z.astype(np.float64), np.float16)
-
-
-def _fused_bfloat16(*x):
-    x, y, z = (formats.bfloat16_to_float32(part).astype(np.float64) for part in x)
-    return formats.round_to_bfloat16(formats.round_to_odd(x * y, z))
-
-
-# x * y + z, rounded once.
-FUSED = {"f16": _fused_float16, "bf16": _fused_bfloat16, "f32": formats.fma32, "f64": formats.fma64}
+FUSED = {"f32": formats.fma32, "f64": formats.fma64}  # x * y + z, rounded once
 SOURCES = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "copysign": 2}
 ROUNDINGS = {"rn", "rz", "rm", "rp"}
-MODIFIERS = ROUNDINGS | {"ftz", "sat", "relu", "approx", "full"}
+MODIFIERS = ROUNDINGS | {"ftz", "sat", "approx", "full"}
 
 
 def _floating(root, key, kind, flags):
-    kind, packed = PACKED.get(kind, kind), kind in PACKED
-    mode, dtype = next(iter(flags & ROUNDINGS), None), DTYPES[kind]
+    mode = next(iter(flags & ROUNDINGS), None)
     if key in formats.APPROXIMATE and mode is None:
         function, flags = (lambda x, ftz="ftz" in flags: formats.approximate(root, x, ftz)), flags - {"ftz"}
     elif key in EXACT and mode not in (None, "rn"):
-        if kind not in ("f16", "f32"):
+        if kind != "f32":
             raise Unknown(f"rounds with .{mode}, which is known for f32 alone")
-        function = lambda *x: formats.round_sum(*EXACT[root](*(part.astype(np.float64) for part in x)), dtype, mode)
+        function = lambda *x: formats.round_sum(*EXACT[root](*(part.astype(np.float64) for part in x)), mode)
     elif key == "fma":
         function = FUSED[kind]
     elif key in NEAREST:
         function = NEAREST[key]
     else:
         raise Unknown("is an operation or a rounding of floats that is not known")
-    if "relu" in flags:
-        function = _after(lambda x: np.where(x < 0, x.dtype.type(0), x), function)
     if "ftz" in flags:
         function = _flushing(_after(formats.flush_subnormal, function))
     if "sat" in flags:
         function = _after(formats.clamp_unit, function)
-    if kind == "bf16" and key != "fma":
-        in_float32 = function
-        function = lambda *x: formats.round_to_bfloat16(in_float32(*map(formats.bfloat16_to_float32, x)))
-    return Operation(function, [kind], [kind] * SOURCES.get(root, 1), packed)
+    return Operation(function, [kind], [kind] * SOURCES.get(root, 1))
 
 
 def _after(last, first):
@@ -341,97 +284,78 @@ def _flushing(function):
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------
 
+
+def _nan(x, y):
+    return np.isnan(x) | np.isnan(y)
+
+
 COMPARE = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-    "num": lambda x, y: ~(np.isnan(x) | np.isnan(y)), "nan": lambda x, y: np.isnan(x) | np.isnan(y),
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,  # of numbers without a sign
+    "nan": _nan, "num": lambda x, y: ~_nan(x, y),
 }  # fmt: skip
-SAME = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}  # of numbers without a sign
-COMBINE = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
-def _comparison(name, kind):
-    """The function of two arrays; on floats .eq and its like are false where one is NaN, .equ and its like are true."""
-    name = SAME.get(name, name)
-    if kind not in FLOATS or name in ("num", "nan"):
-        return COMPARE[name]
-    if name == "ne":
-        return lambda x, y: np.less(x, y) | np.greater(x, y)
-    if name[-1] == "u":
-        return lambda x, y: COMPARE[name[:-1]](x, y) | np.isnan(x) | np.isnan(y)
-    return COMPARE[name]
-
-
-def _compare(kind, flags, two):
-    """A predicate, or it and its opposite (p|q), each combined with a third operand if there is one."""
-    combine = next((COMBINE[flag] for flag in flags if flag in COMBINE), None)
-    names = flags - COMBINE.keys() - {"ftz"}
-    if len(names) != 1 or kind in ("bf16", "bf16x2", "f16x2"):
+def _compare(kind, flags):
+    """On floats .eq and its like are false where one is NaN, .equ and its like are true."""
+    names = flags - {"ftz"}
+    if len(names) != 1 or kind in HALVES:
         raise Unknown("is a comparison that is not known")
-    test = _comparison(*names, kind)
-    test = _flushing(test) if "ftz" in flags else test
-    if two:
-        inner = test
-        test = lambda x, y: np.stack([inner(x, y), ~inner(x, y)])
-    if combine:
-        return Operation(lambda x, y, p: combine(test(x, y), p), ["pred"] * (1 + two), [kind, kind, "pred"])
-    return Operation(test, ["pred"] * (1 + two), [kind, kind])
+    (name,) = names
+    if name == "ne" and kind in FLOATS:
+        test = lambda x, y: np.less(x, y) | np.greater(x, y)
+    elif name in COMPARE:
+        test = COMPARE[name]
+    else:
+        test = lambda x, y: COMPARE[name[:-1]](x, y) | _nan(x, y)
+    return Operation(_flushing(test) if "ftz" in flags else test, ["pred"], [kind, kind])
 
 
 # ---- conversions -----------------------------------------------------------------------------------------------------
 
-NARROW = {  # what float32 is rounded to here: the bits, the mode without one in the opcode, the modes
-    "bf16": (formats.round_to_bfloat16, "rn", {"rn", "rna", "rz"}),
-    "tf32": (formats.round_to_tf32, "rna", {"rn", "rna", "rz"}),
-    "f16": (lambda x, *how: formats.round_to_float(x, np.float16, *how).view(np.uint16), "rn", ROUNDINGS),
+NARROW = {  # what float32 is rounded to, by (type, mode): to bits
+    ("f16", "rn"): lambda x: x.astype(np.float16).view(np.uint16),
+    ("bf16", "rn"): formats.round_to_bfloat16,
+    ("tf32", "rna"): formats.round_to_tf32,
 }
 
 
 def _convert(kinds, flags):
-    if len(kinds) != 2 or "relu" in flags:
-        raise Unknown("is a conversion that is not known")
     result, source = kinds
-    whole, mode = next(iter(flags & formats.WHOLE.keys()), None), next(iter(flags & (ROUNDINGS | {"rna"})), None)
-    if source == "bf16" and result == "f32":
+    whole, mode = next(iter(flags & formats.WHOLE.keys()), None), next(iter(flags & {"rn", "rna"}), None)
+    if (result, source) == ("f32", "bf16"):
         return Operation(formats.bfloat16_to_float32, ["f32"], ["bf16"])
-    if result in ("bf16", "tf32", *PACKED) or source == "bf16":
-        return _narrow(result, source, mode, "satfinite" in flags)
-    function = _plain_conversion(result, source, whole, mode or "rn", flags)
+    if result in HALVES[1:] or source in HALVES[1:]:
+        return _narrow(result, source, mode)
+    function = _plain_conversion(result, source, whole)
     if "ftz" in flags:
         function = _flushing(function) if source == "f32" else function
         function = _after(formats.flush_subnormal, function) if result == "f32" else function
-    if "sat" in flags and result in FLOATS:
+    if "sat" in flags:
         function = _after(formats.clamp_unit, function)
+    if mode == "rna" or ("sat" in flags and result not in FLOATS):
+        raise Unknown("is a conversion that is not known")
     return Operation(function, [result], [source])
 
 
-def _narrow(result, source, mode, saturate):
+def _narrow(result, source, mode):
     """To formats that NumPy lacks; of a pair of 16-bit floats the first operand is the upper."""
-    scalar = PACKED.get(result, result)
-    if source != "f32" or scalar not in NARROW or (mode or "rn") not in NARROW[scalar][2]:
+    bits = NARROW.get((result.removesuffix("x2"), mode))
+    if source != "f32" or bits is None:
         raise Unknown(f"converts .{source} to .{result} in a way that is not known")
-    round_, default, _ = NARROW[scalar]
-    bits = lambda x: round_(x, mode or default, saturate)
-    if result not in PACKED:
+    if result[-2:] != "x2":
         return Operation(bits, ["b32" if result == "tf32" else "b16"], ["f32"])
     return Operation(lambda high, low: bits(high).astype(np.uint32) << np.uint32(16) | bits(low), ["b32"], ["f32"] * 2)
 
 
-def _plain_conversion(result, source, whole, mode, flags):
-    dtype, own = DTYPES[result], DTYPES[source]
-    if mode == "rna" or (mode != "rn" and result not in FLOATS):
-        raise Unknown(f"rounds with .{mode}, which is not known for it")
-    if source in FLOATS and result not in FLOATS:
+def _plain_conversion(result, source, whole):
+    dtype, floating = DTYPES[result], ("f16", *FLOATS)
+    if source in floating and result not in floating:
         return lambda x: formats.round_to_integer(x, dtype, whole or "rzi")
-    if source not in FLOATS and result in FLOATS:
-        return lambda x: formats.integer_to_float(x, dtype, mode)
-    if source in FLOATS and whole:
-        return lambda x: formats.round_to_whole(x, whole).astype(dtype)
-    if source in FLOATS and own().itemsize > dtype().itemsize:
-        return lambda x: formats.round_to_float(x, dtype, mode, "satfinite" in flags)
-    if "sat" in flags and result not in FLOATS:
-        to, of = np.iinfo(dtype), np.iinfo(own)
-        low, high = own(max(to.min, of.min)), own(min(to.max, of.max))
-        return lambda x: np.clip(x, low, high).astype(dtype)
+    if whole:
+        return lambda x: formats.WHOLE[whole](x).astype(dtype)
+    if result == "f16":
+        return lambda x: x.astype(np.float64).astype(dtype)  # from int64 at once NumPy may round twice
     return lambda x: x.astype(dtype)
 
 
@@ -445,8 +369,8 @@ def _convert_address(kind, flags):
 # ---- the table -------------------------------------------------------------------------------------------------------
 
 MODIFIERS_OF: dict[str, set[str]] = {
-    "setp": {*COMPARE, *SAME, *(f"{name}u" for name in COMPARE), *COMBINE, "ftz"},
-    "cvt": {*formats.WHOLE, *ROUNDINGS, "rna", "ftz", "sat", "satfinite", "relu"},
+    "setp": {*COMPARE, *(f"{name}u" for name in COMPARE), "ftz"},
+    "cvt": {*formats.WHOLE, "rn", "rna", "ftz", "sat"},
     "cvta": {"to", "global", "shared", "local", "const", "param", "shared::cta"},
 }
 for _key in (*WHOLE, *NEAREST):
@@ -457,8 +381,8 @@ for _root in (*SOURCES, "neg", "abs", *formats.APPROXIMATE):
 
 
 @lru_cache(maxsize=1024)
-def operation(parts, two):
-    """The Operation of an opcode, given by its parts. two: whether it has two destinations, p|q.
+def operation(parts):
+    """The Operation of an opcode, given by its parts.
 
     Errors  Unknown for an opcode, a modifier or a type that is not known
     """
@@ -471,23 +395,24 @@ def operation(parts, two):
         raise Unknown(f"has the modifier .{min(strange)}, which is not known")
     if not kinds:
         raise Unknown("has no type that is known")
-    if root == "setp":
-        return _compare(kinds[0], set(flags), two)
+    kind = kinds[0]
     if root == "cvt":
         return _convert(kinds, set(flags))
+    if root == "setp":
+        return _compare(kind, set(flags))
     if root == "cvta":
-        return _convert_address(kinds[0], set(flags))
-    if kinds[0] in FLOATS and root not in ("selp", "slct"):
-        root = "fma" if root == "mad" else root
+        return _convert_address(kind, set(flags))
+    if kind in HALVES:
+        raise Unknown(f"computes in .{kind}, which is not known")
+    if kind in FLOATS and root != "selp":
         key = ".".join([root, *(flag for flag in flags if flag not in MODIFIERS)])
-        return _floating(root, key, kinds[0], set(flags))
+        return _floating(root, key, kind, set(flags))
     types, function = WHOLE[".".join([root, *flags])]
-    results, sources = ([_type(letter, kinds) for letter in part] for part in types.split("="))
+    results, sources = ([_type(letter, kind) for letter in part] for part in types.split("="))
     return Operation(function, results, sources)
 
 
-def _type(letter, kinds):
-    kind = kinds[0]
+def _type(letter, kind):
     bits = 8 * np.dtype(DTYPES[kind]).itemsize
-    letters = {"t": kind, "s": kinds[-1], "u": "u32", "p": "pred", "c": CARRY}
-    return letters.get(letter) or (f"u{bits}" if letter == "b" else f"{kind[0]}{2 * bits}")
+    letters = {"t": kind, "u": "u32", "p": "pred", "c": CARRY, "b": f"u{bits}", "w": f"{kind[0]}{2 * bits}"}
+    return letters[letter]

@@ -8,7 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import StateError
 from . import syntax
@@ -53,11 +53,19 @@ class Instruction:
         return StateError(f"interpret: {self.text!r} {what} ({self.location})")
 
 
+class Target(NamedTuple):
+    """A label, and the scopes around its use."""
+
+    scopes: tuple[dict[str, Any], ...]
+    label: str
+
+
 class Program:
     """A kernel ready to be translated.
 
     parameters   names and types in PTX; most_threads: that a block may have, or None
-    tables       of branches: the name of a table and the labels in it; labels: label -> number of an instruction
+    targets      numbers of the instructions that branches go to; a branch has those that it may choose from as its last
+                 operand
     arrays       of the module in global and constant memory: names and contents
     registers    how many there are of each width
     shared       address of the end of static shared memory, local: of local memory; dynamic: where dynamic begins
@@ -65,8 +73,7 @@ class Program:
 
     def __init__(self):
         self.instructions: list[Instruction] = []
-        self.tables: dict[str, list[str]] = {}
-        self.labels: dict[str, int] = {}
+        self.targets: set[int] = set()
         self.arrays: list[tuple[str, bytes]] = []
         self.registers = {1: 0, 2: 0, 4: 0, 8: 0}
         self.shared, self.local = SHARED_START, LOCAL_START
@@ -77,24 +84,13 @@ class _Linker:
         self.files = syntax.files(text)
         self.functions, outside = syntax.functions_and_variables(text)
         self.program = Program()
-        self.scopes, self.opened = (
-            [{"": ()}],
-            0,
-        )  # names between two braces; "": the numbers of those around and its own
+        self.scopes: list[dict[str, Any]] = [{}]  # names between two braces; labels end with a colon
         self.dynamic, self.dynamic_alignment = [], 1  # names of dynamic shared memory, all for the same place
         self.calls, self.locations, self.location = [], {}, None
         for piece in outside:
             self.variable(piece.text)
 
     # ---- declarations ------------------------------------------------------------------------------------------------
-
-    def open(self):
-        self.opened += 1
-        self.scopes.append({"": (*self.scopes[-1][""], self.opened)})
-
-    def mark(self, label):
-        """A label with the scopes around it."""
-        return "/".join(map(str, (*self.scopes[-1][""], label)))
 
     def variable(self, text):
         """Enter a variable, if the statement declares one; whether it does."""
@@ -180,31 +176,28 @@ class _Linker:
 
     # ---- statements --------------------------------------------------------------------------------------------------
 
-    def emit(self, function, bindings, leave):
-        """Append the instructions of a function; leave: the label that its ret goes to, None in the kernel itself."""
+    def emit(self, function, bindings):
+        """Append the instructions of a function; `ret` in one that is called goes to the label "return"."""
         if function.name in self.calls:
             raise StateError(f"interpret: {function.name} calls itself; recursion is not known")
-        outer, self.scopes = self.scopes, [self.scopes[0]]
+        outer, self.scopes = self.scopes, [self.scopes[0], dict(bindings)]
         self.calls.append(function.name)
-        self.open()
-        self.scopes[-1].update(bindings)
         for piece in function.body:
             if piece.kind == "open":
-                self.open()
+                self.scopes.append({})
             elif piece.kind == "close":
                 self.scopes.pop()
             elif piece.kind == "label":
-                last_label = self.mark(piece.text)
-                self.program.labels[last_label] = len(self.program.instructions)
+                table = self.scopes[-1][f"{piece.text}:"] = [len(self.program.instructions)]
             elif piece.text.startswith(".branchtargets"):
-                targets = split(piece.text.split(None, 1)[1])
-                self.program.tables[last_label] = [self.mark(label) for label in targets]
+                table[:] = split(piece.text.split(None, 1)[1])
             else:
-                self.statement(piece, leave)
+                self.statement(piece)
         self.calls.pop()
+        self.scopes[-1]["return:"] = [len(self.program.instructions)]
         self.scopes = outer
 
-    def statement(self, piece, leave):
+    def statement(self, piece):
         text = piece.text
         if text.startswith(".loc "):
             self.location = self.source(PLACE.match(text)) or self.location
@@ -213,7 +206,7 @@ class _Linker:
         elif text.startswith((".pragma", ".callprototype")) or (text[0] == "." and self.variable(text)):
             pass
         elif match := OPERATION.match(text):
-            self.operation(piece, match, leave)
+            self.operation(piece, match)
         else:
             raise StateError(f"interpret: line {piece.line} of the PTX: {text!r} is not known")
 
@@ -229,7 +222,7 @@ class _Linker:
         name = self.files.get(file, "?")
         return Location(name, line, source_text(name, line), caller)
 
-    def operation(self, piece, match, leave):
+    def operation(self, piece, match):
         negated, guard, opcode, rest = match.groups()
         location = self.location or Location("PTX", piece.line, piece.text)
         guard = guard and self.operand(guard)
@@ -239,11 +232,11 @@ class _Linker:
             if guard is not None:
                 raise StateError(f"interpret: {piece.text!r}: a call under a predicate is not known ({location})")
             return self.call(rest, location)
-        if root == "ret" and leave is not None:
-            opcode, operands = "bra", (leave,)
+        if root == "ret" and len(self.calls) > 1:
+            opcode, operands = "bra", (Target(tuple(self.scopes), "return"),)
         elif root in ("bra", "brx"):
-            labels = split(rest)
-            operands = (*(self.operand(part) for part in labels[:-1]), self.mark(labels[-1]))
+            *index, label = split(rest)
+            operands = (*map(self.operand, index), Target(tuple(self.scopes), label))
         else:
             operands = tuple(self.operand(part) for part in split(rest))
         number = len(self.program.instructions)
@@ -260,22 +253,20 @@ class _Linker:
         for declared, given in ((function.results, results), (function.arguments, arguments)):
             for (_, _, name, _), actual in zip(syntax.ARGUMENTS.findall(declared), split(given[1:-1]), strict=True):
                 bindings[name] = self.find(actual)
-        leave = f"end of call {len(self.program.instructions)} to {function.name}"
         saved = self.location
-        self.emit(function, bindings, leave)
+        self.emit(function, bindings)
         self.location = saved
-        self.program.labels[leave] = len(self.program.instructions)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
-    def resolve(self, label):
-        """The number of the instruction after a label, looked up from the scope of its use outwards."""
-        *path, name = label.split("/")
-        while (found := self.program.labels.get("/".join([*path, name]))) is None:
-            if not path:
-                raise StateError(f"interpret: the PTX has no label {name}")
-            path.pop()
-        return found
+    def resolve(self, target):
+        """The numbers of the instructions after a label, looked up from the scope of its use outwards, or its table."""
+        scopes, name = target
+        for scope in reversed(scopes):
+            if found := scope.get(f"{name}:"):
+                table = isinstance(found[0], str)
+                return tuple(self.resolve((scopes, label))[0] for label in found) if table else found
+        raise StateError(f"interpret: the PTX has no label {name}")
 
     def link(self):
         kernels = [function for function in self.functions.values() if function.kind == "entry"]
@@ -285,13 +276,14 @@ class _Linker:
         found = syntax.ARGUMENTS.findall(kernel.arguments)
         program.name = kernel.name
         program.parameters = [(name, f"{kind}[{count}]" if count else kind) for _, kind, name, count in found]
-        self.emit(kernel, {name: syntax.Symbol(name, "kernel", i) for i, (_, _, name, _) in enumerate(found)}, None)
+        self.emit(kernel, {name: syntax.Symbol(name, "kernel", i) for i, (_, _, name, _) in enumerate(found)})
         limit = re.search(r"\.(?:maxntid|reqntid)\s+([\d, ]+)", kernel.attributes)
         program.most_threads = math.prod(int(number) for number in limit[1].split(",")) if limit else None
         program.dynamic = _round_up(program.shared, self.dynamic_alignment)
-        used = [step.operands[-1] for step in program.instructions if step.parts[0] == "bra"]
-        used += [label for labels in program.tables.values() for label in labels]
-        program.labels = {label: self.resolve(label) for label in used}
+        for step in program.instructions:
+            if step.operands and isinstance(step.operands[-1], Target):
+                step.operands = (*step.operands[:-1], self.resolve(step.operands[-1]))
+                program.targets.update(step.operands[-1])
         return program
 
 

@@ -9,28 +9,28 @@ share a register, the lower half first.
 Arithmetic: products are exact, they and c are summed in float64 and rounded once to d. Hardware sums in an order of its
 own and truncates some bits: it agrees on numbers whose sums are exact, and otherwise to about the precision of d.
 
-Source  PTX ISA: Matrix Fragments for mma.m16n8k4 ... mma.m16n8k16, ldmatrix
+Source  PTX ISA: Matrix Fragments for mma.m16n8k8 and mma.m16n8k16, ldmatrix
 """
 
 from functools import lru_cache
 
 import numpy as np
 
-from .formats import bfloat16_to_float32, round_to_float
+from .formats import bfloat16_to_float32
 from .operations import Unknown
 from .slots import address_of, builder
 from .warps import put
 
-__all__ = ["places"]
+__all__ = ["TYPES", "places"]
 
-SIZES = {"m16n8k4": (16, 8, 4), "m16n8k8": (16, 8, 8), "m16n8k16": (16, 8, 16)}
-# Element type of A and B -> elements in a register, shapes, types of C and D.
+ROWS, COLUMNS = 16, 8  # of the result
+# Type of A and B -> steps of k, elements in a register, and what reads elements (warps, ..., 32) from its bits.
 TYPES = {
-    "f16": (2, ("m16n8k8", "m16n8k16"), ("f32", "f16")),
-    "bf16": (2, ("m16n8k8", "m16n8k16"), ("f32",)),
-    "tf32": (1, ("m16n8k4", "m16n8k8"), ("f32",)),
+    "f16": (16, 2, lambda bits: bits.view(np.float16)),
+    "bf16": (16, 2, bfloat16_to_float32),
+    "tf32": (8, 1, lambda bits: (bits & np.uint32(0xFFFFE000)).view(np.float32)),
+    "f32": (None, 1, lambda bits: bits.view(np.float32)),  # of C and D
 }
-TF32_BITS = np.uint32(0xFFFFE000)
 
 
 @lru_cache
@@ -49,31 +49,14 @@ def places(rows, columns, run):
 
 
 def _gather(registers, kind, rows, columns, run):
-    """The matrix (warps, rows, columns) in float64 whose fragments the registers hold."""
+    """The matrix (warps, rows, columns) in float64 whose fragments the registers hold; halves lie the lower first."""
     row, column = places(rows, columns, run)
-    if kind in ("f16", "bf16"):
-        halves = _unpack(registers)
-        elements = halves.view(np.float16) if kind == "f16" else bfloat16_to_float32(halves)
-    else:
-        elements = np.stack(registers, axis=1)
-        if kind == "tf32":
-            elements = (elements & TF32_BITS).view(np.float32)
-    matrix = np.empty((len(elements), rows, columns))
-    matrix[:, row, column] = elements
+    bits, (_, count, widen) = np.stack(registers, axis=1), TYPES[kind]
+    if count == 2:
+        bits = np.stack([bits, bits >> np.uint32(16)], axis=2).astype(np.uint16).reshape(len(bits), -1, 32)
+    matrix = np.empty((len(bits), rows, columns))
+    matrix[:, row, column] = widen(bits)
     return matrix
-
-
-def _unpack(registers):
-    """Registers of 32 bits to their halves, the lower first: (warps, 2 * registers, 32) uint16."""
-    words = np.stack(registers, axis=1).view(np.uint32)
-    halves = np.stack([words, words >> np.uint32(16)], axis=2).astype(np.uint16)
-    return halves.reshape(len(words), -1, 32)
-
-
-def _pack(halves):
-    """The inverse of _unpack: a list of registers (warps, 32) uint32."""
-    words = halves[:, 0::2].astype(np.uint32) | halves[:, 1::2].astype(np.uint32) << np.uint32(16)
-    return list(words.swapaxes(0, 1))
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -82,28 +65,21 @@ def _pack(halves):
 @builder("mma")
 def multiply_matrices(slots, instruction):
     parts = instruction.parts
-    if parts[1:3] != ("sync", "aligned") or parts[4:6] != ("row", "col") or len(parts) != 10:
-        raise Unknown("is a matrix product that is not known")
-    shape, (d_type, a_type, b_type, c_type) = parts[3], parts[6:]
-    run, shapes, results = TYPES[a_type]
-    if c_type != d_type or b_type != a_type or shape not in shapes or d_type not in results:
+    kind = parts[7] if len(parts) == 10 else None
+    steps, run, _ = TYPES.get(kind, (None, None, None))
+    if steps is None or parts[1:] != ("sync", "aligned", f"m16n8k{steps}", "row", "col", "f32", kind, kind, "f32"):
         raise Unknown("has a shape or types that are not known")
-    m_, n, k = SIZES[shape]
-    results = "b32" if d_type == "f16" else d_type
-    operands = zip(instruction.operands, (results, "b32", "b32", results), strict=True)
-    targets, *reads = [[slots.source(e, kind) for e in operand.elements] for operand, kind in operands]
-    wanted = [m_ * n // (64 if d_type == "f16" else 32), m_ * k // 32 // run, n * k // 32 // run]
-    if [len(targets), *map(len, reads)] != [*wanted, wanted[0]]:
-        raise Unknown(f"has a list of registers that is too long or too short, wants {wanted} for d, a and b")
-    row, column = places(m_, n, 2)
+    targets, *reads = [[slots.source(e, "b32") for e in operand.elements] for operand in instruction.operands]
+    wanted = [4, ROWS * steps // 32 // run, COLUMNS * steps // 32 // run, 4]
+    if [len(targets), *map(len, reads)] != wanted:
+        raise Unknown(f"has a list of registers that is too long or too short, wants {wanted[:3]} for d, a and b")
+    row, column = places(ROWS, COLUMNS, 2)
 
     def step(m):
         a, b, c = ([m.lanes.to_warps(m.get(slot)) for slot in operand] for operand in reads)
-        left, right = _gather(a, a_type, m_, k, run), _gather(b, b_type, n, k, run).swapaxes(1, 2)
-        elements = (left @ right + _gather(c, d_type, m_, n, 2))[:, row, column]
-        if d_type == "f16":
-            return put(m, targets, _pack(round_to_float(elements, np.float16).view(np.uint16)))
-        return put(m, targets, round_to_float(elements, np.float32).swapaxes(0, 1))
+        left, right = _gather(a, kind, ROWS, steps, run), _gather(b, kind, COLUMNS, steps, run).swapaxes(1, 2)
+        elements = (left @ right + _gather(c, "f32", ROWS, COLUMNS, 2))[:, row, column]
+        put(m, targets, elements.astype(np.float32).view(np.uint32).swapaxes(0, 1))
 
     return step
 
@@ -127,7 +103,7 @@ def load_matrices(slots, instruction):
         found = m.shared.access(instruction, m.lanes.only(giving), address(m)[giving], double, 2)
         rows[giving] = np.stack(found, axis=1)
         halves = np.stack([m.lanes.to_warps(rows[:, i]) for i in range(2)], axis=2).view(np.uint16)
-        matrices = np.split(halves[:, : 8 * count], count, axis=1)
-        put(m, targets, [_pack(matrix[:, row, column])[0] for matrix in matrices])
+        words = [matrix[:, row, column].astype(np.uint32) for matrix in np.split(halves[:, : 8 * count], count, axis=1)]
+        put(m, targets, [pair[:, 0] | pair[:, 1] << np.uint32(16) for pair in words])
 
     return step

@@ -1,9 +1,9 @@
-"""What the lanes of a warp do together: shfl, vote, match, redux, elect, activemask, bar.warp.sync.
+"""What the lanes of a warp do together: shfl, vote, activemask, bar.warp.sync.
 
 Functions take tables of shape (warps, 32). `members` (bool) names the lanes that take part: active, and in the member
 mask. What a lane that is no member gets is without meaning.
 
-Source  PTX ISA: shfl.sync, vote.sync, match.sync, redux.sync, elect.sync
+Source  PTX ISA: shfl.sync, vote.sync, activemask
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ __all__ = ["members_of", "put"]
 
 LANE = np.arange(WARP)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
-TOGETHER = ("shfl", "vote", "match", "redux", "elect")
+TOGETHER = ("shfl", "vote")
 ALIGNED = ("mma", "ldmatrix", "wgmma")
 
 
@@ -38,23 +38,20 @@ def members_of(slots, instruction):
 # ---- functions of tables ---------------------------------------------------------------------------------------------
 
 
-def _source_lane(mode, b, c):
-    """The lane that each lane reads in a shuffle, and whether the one that it asked for lies in its segment.
+def _shuffle(mode):
+    """Gives the value of the lane that each asks for, and whether that one lies in its segment; else its own.
 
     b: lane or offset; c: clamp in bits 0-4, segment mask in bits 8-12
     """
-    b, c = b.astype(np.int64), c.astype(np.int64)
-    offset, clamp, segment = b & 31, c & 31, (c >> 8) & 31
-    first = LANE & segment
-    last = first | (clamp & ~segment)
-    lane = {"up": LANE - offset, "down": LANE + offset, "bfly": LANE ^ offset, "idx": first | (offset & ~segment)}[mode]
-    in_range = lane >= last if mode == "up" else lane <= last
-    return np.where(in_range, lane, LANE), in_range
 
-
-def _shuffle(mode):
     def function(members, value, b, c):
-        lane, in_range = _source_lane(mode, b, c)
+        b, c = b.astype(np.int64), c.astype(np.int64)
+        offset, clamp, segment = b & 31, c & 31, (c >> 8) & 31
+        first = LANE & segment
+        last = first | (clamp & ~segment)
+        asked = {"up": LANE - offset, "down": LANE + offset, "bfly": LANE ^ offset, "idx": first | (offset & ~segment)}
+        in_range = asked[mode] >= last if mode == "up" else asked[mode] <= last
+        lane = np.where(in_range, asked[mode], LANE)
         there = np.take_along_axis(members, lane, axis=1)
         return np.where(there, np.take_along_axis(value, lane, axis=1), POISON), in_range
 
@@ -72,63 +69,11 @@ def _every(held):
 
 
 VOTES = {
-    "all": lambda members, p: _every(p | ~members),
-    "any": lambda members, p: ~_every(~p | ~members),
-    "uni": lambda members, p: _every(p | ~members) | _every(~p | ~members),
-    "ballot": lambda members, p: _mask(p & members),
+    "all": lambda members, p: (_every(p | ~members),),
+    "any": lambda members, p: (~_every(~p | ~members),),
+    "uni": lambda members, p: (_every(p | ~members) | _every(~p | ~members),),
+    "ballot": lambda members, p: (_mask(p & members),),
 }
-
-
-def _match_any(members, value):
-    """For each lane the mask of the members that hold its value."""
-    equal = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
-    return np.where(equal, BIT, np.uint32(0)).sum(axis=2, dtype=np.uint32)
-
-
-def _match_all(members, value):
-    """The mask of all members and True where all of them hold one value, else 0 and False."""
-    first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
-    same = np.broadcast_to(_every((value == first) | ~members), members.shape)
-    return np.where(same, _mask(members), np.uint32(0)), same
-
-
-REDUCTIONS = {  # the function, and what changes nothing, of a type's limits
-    "add": (np.add, lambda limits: 0),
-    "min": (np.minimum, lambda limits: limits.max),
-    "max": (np.maximum, lambda limits: limits.min),
-    "and": (np.bitwise_and, lambda limits: -1 if limits.min else limits.max),
-    "or": (np.bitwise_or, lambda limits: 0),
-    "xor": (np.bitwise_xor, lambda limits: 0),
-}
-
-
-def _reduce(name):
-    combine, neutral = REDUCTIONS[name]
-
-    def function(members, value):
-        values = np.where(members, value, value.dtype.type(neutral(np.iinfo(value.dtype))))
-        return combine.reduce(values, axis=1, keepdims=True, dtype=value.dtype)
-
-    return function
-
-
-def _elect(members):
-    first = members.argmax(axis=1)[:, None]
-    return np.broadcast_to(first, members.shape).astype(np.uint32), first == LANE
-
-
-def _rule(root, parts):
-    """(types of the results, types of the sources, function) of an instruction."""
-    if root == "shfl":
-        return ("b32", "pred"), ["b32"] * 3, _shuffle(parts[2])
-    if root == "vote":
-        return ("b32" if parts[2] == "ballot" else "pred",), ["pred"], VOTES[parts[2]]
-    if root == "match":
-        return ("b32", "pred"), [parts[-1]], {"any": _match_any, "all": _match_all}[parts[1]]
-    if root == "redux":
-        kind = {"b32": "u32", "u32": "u32", "s32": "s32"}[parts[3]]
-        return (kind,), [kind], _reduce(parts[2])
-    return ("b32", "pred"), [], _elect
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -144,7 +89,11 @@ def put(m, targets, tables):
 @builder(*TOGETHER)
 def together(slots, instruction):
     """Each group of lanes with one member mask is served by itself."""
-    kinds, wanted, function = _rule(instruction.parts[0], instruction.parts)
+    root, _, mode, *_ = instruction.parts
+    if root == "shfl":
+        kinds, wanted, function = ("b32", "pred"), ["b32"] * 3, _shuffle(mode)
+    else:
+        kinds, wanted, function = ("b32" if mode == "ballot" else "pred",), ["pred"], VOTES[mode]
     first, *operands, members = instruction.operands
     destinations = first.elements if isinstance(first, Vector) else (first,)
     targets = [None if d == "_" else slots.target(d, kind) for d, kind in zip(destinations, kinds, strict=False)]
@@ -161,9 +110,7 @@ def together(slots, instruction):
         results = None
         for value in np.unique(masks):
             here = m.lanes.to_warps((masks == value) & own, False)
-            found = function(here, *tables)
-            found = found if isinstance(found, tuple) else (found,)
-            found = [np.broadcast_to(table, here.shape) for table in found]
+            found = [np.broadcast_to(table, here.shape) for table in function(here, *tables)]
             results = [np.where(here, *pair) for pair in zip(found, results or found, strict=True)]
         put(m, targets, results)
 

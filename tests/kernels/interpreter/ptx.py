@@ -37,6 +37,20 @@ def line_of(text, part):
     return line
 
 
+def clean(report):
+    """The report of a launch in which nothing is wrong."""
+    assert not report.faults, [str(fault) for fault in report.faults]
+    return report
+
+
+def found(text, report, part, kind, message, *, alone=True):
+    """The first fault is of this kind, at the line that has `part` in it, and says so; alone: there is no other."""
+    assert [fault.kind for fault in report.faults][: None if alone else 1] == [kind], list(map(str, report.faults))
+    fault = report.faults[0]
+    assert fault.line.line == line_of(text, part) and message in fault.message, str(fault)
+    assert str(fault).startswith(f"{kind}: ") and f"PTX:{fault.line.line}: {fault.line.text}" in str(fault)
+
+
 def apply(code, *inputs, result):
     """What `code` makes of arrays, one thread for each element: %a, %b, ... are the elements, %z the result."""
     out = np.zeros(len(inputs[0]), result)
@@ -49,6 +63,5 @@ def apply(code, *inputs, result):
         if name != "z":
             lines.append(f"ld.global.{load} %{name}, [%rd{30 + i}];")
     lines += [code, f"st.global.{TYPES[out.dtype.name][0]} [%rd{29 + len(arrays)}], %z;"]
-    report = interpret(kernel("\n".join(lines), "u64 " * len(arrays)), (1,), (len(out),), arrays)
-    assert not report.faults, [str(fault) for fault in report.faults]
+    clean(interpret(kernel("\n".join(lines), "u64 " * len(arrays)), (1,), (len(out),), arrays))
     return out

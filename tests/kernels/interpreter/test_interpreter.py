@@ -1,52 +1,52 @@
-"""Interpreting kernels: grids, divergence, barriers, memories, atomics, calls."""
+"""Launches: grids, divergence, barriers, memories, atomics, calls; arguments, and what is refused."""
+
+import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from minigrad_kernels.interpreter import array, empty, interpret
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.interpreter import Array, address, array, empty, interpret
 
-from .ptx import kernel
+from .ptx import clean, kernel
 
-GLOBAL_INDEX = """
-mov.u32 %r40, %ctaid.x; mov.u32 %r41, %ntid.x; mov.u32 %r42, %tid.x;
-mad.lo.u32 %r40, %r40, %r41, %r42;
+INDEX = """
+mov.u32 %r40, %ctaid.x; mov.u32 %r41, %ntid.x; mov.u32 %r42, %tid.x; mad.lo.u32 %r40, %r40, %r41, %r42;
+mad.wide.u32 %rd50, %r40, 4, %rd0;
 """
-
-
-def at(pointer, index="%r40", size=4, to="%rd50"):
-    """The address of an element."""
-    return f"mad.wide.u32 {to}, {index}, {size}, {pointer};"
-
-
-COPY = GLOBAL_INDEX + at("%rd0") + "ld.global.f32 %f10, [%rd50];" + at("%rd1") + "st.global.f32 [%rd50], %f10;"
+STORE = "st.global.u32 [%rd50], %r1;"
 
 
 def run(body, grid, block, *arguments, parameters=None, outside="", **options):
     """The report of a kernel in which nothing is wrong."""
     parameters = parameters or "u64 " * len(arguments)
-    report = interpret(kernel(body, parameters, outside), grid, block, arguments, **options)
-    assert not report.faults, [str(fault) for fault in report.faults]
-    return report
+    return clean(interpret(kernel(body, parameters, outside), grid, block, arguments, **options))
 
 
-@pytest.mark.parametrize("blocks, threads", [(1, 1), (1, 33), (3, 33), (1, 1024), (7, 1000), (300, 64), (5000, 1)])
+def by_thread(body, grid, block, **options):
+    """(what each thread leaves in %r1, the report)"""
+    out = empty(grid * block, np.uint32)
+    report = run(f"{INDEX}{body}{STORE}", (grid,), (block,), out, **options)
+    return out.tolist(), report
+
+
+@pytest.mark.parametrize("blocks, threads", [(1, 1), (3, 33), (1, 1024), (7, 1000), (1000, 1)])
 def test_every_thread_of_every_block_runs_once(blocks, threads):
     x = np.random.default_rng(0).standard_normal(blocks * threads).astype(np.float32)
-    out = empty(x.shape)
-    report = run(COPY, (blocks,), (threads,), x, out)
-    assert np.array_equal(out, x)
-    assert list(report.outputs) == ["1"] and report.outputs["1"] is out
-    warps = blocks * -(-threads // 32)
-    assert report.counts.instructions["ld.global.f32"] == warps
+    body = INDEX + "ld.global.f32 %f1, [%rd50]; mad.wide.u32 %rd51, %r40, 4, %rd1; st.global.f32 [%rd51], %f1;"
+    report = run(body, (blocks,), (threads,), x, out := empty(x.shape))
+    assert np.array_equal(out, x) and list(report.outputs) == ["1"] and report.outputs["1"] is out
+    assert report.counts.instructions["ld.global.f32"] == blocks * -(-threads // 32)
 
 
 def test_grids_and_blocks_of_three_axes():
     names = [f"%{what}.{axis}" for what in ("tid", "ctaid", "ntid", "nctaid") for axis in "xyz"]
     reads = "\n".join(f"mov.u32 %r{i}, {name};" for i, name in enumerate(names))
     number = """
-    mad.lo.u32 %r20, %r5, %r10, %r4; mad.lo.u32 %r20, %r20, %r9, %r3;
-    mad.lo.u32 %r20, %r20, %r8, %r2; mad.lo.u32 %r20, %r20, %r7, %r1; mad.lo.u32 %r20, %r20, %r6, %r0;
-    """ + at("%rd0", "%r20", 48)
+    mad.lo.u32 %r20, %r5, %r10, %r4; mad.lo.u32 %r20, %r20, %r9, %r3; mad.lo.u32 %r20, %r20, %r8, %r2;
+    mad.lo.u32 %r20, %r20, %r7, %r1; mad.lo.u32 %r20, %r20, %r6, %r0; mad.wide.u32 %rd50, %r20, 48, %rd0;
+    """
     stores = "\n".join(f"st.global.u32 [%rd50+{4 * i}], %r{i};" for i in range(12))
     grid, block = (3, 2, 4), (5, 3, 2)
     out = empty((*grid[::-1], *block[::-1], 12), np.uint32)
@@ -58,167 +58,94 @@ def test_grids_and_blocks_of_three_axes():
 
 def test_lanes_and_their_masks():
     names = ["laneid", "warpid", "nwarpid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge"]
-    body = "mov.u32 %r30, %tid.x;" + at("%rd0", "%r30", 32)
-    body += "".join(f"mov.u32 %r1, %{name}; st.global.u32 [%rd50+{4 * i}], %r1;" for i, name in enumerate(names))
-    out = empty((70, 8), np.uint32)
-    run(body, (1,), (70,), out)
-    for thread, row in enumerate(out.tolist()):
-        lane = thread % 32
-        below = (1 << lane) - 1
-        above = 0xFFFFFFFF ^ below ^ 1 << lane
-        assert row == [lane, thread // 32, 3, 1 << lane, below, below | 1 << lane, above, above | 1 << lane]
+    found = [by_thread(f"mov.u32 %r1, %{name};", 1, 70)[0] for name in names]
+    for thread, row in enumerate(zip(*found, strict=True)):
+        bit, below = 1 << thread % 32, (1 << thread % 32) - 1
+        above = 0xFFFFFFFF ^ below ^ bit
+        assert row == (thread % 32, thread // 32, 3, bit, below, below | bit, above, above | bit)
 
 
 # ---- divergence --------------------------------------------------------------------------------------------------
 
-NESTED = (
-    GLOBAL_INDEX
-    + """
-mov.u32 %r1, 0;
-setp.lt.u32 %p1, %r40, 100; @%p1 bra LOW;
-and.b32 %r2, %r40, 1; setp.eq.u32 %p2, %r2, 0; @!%p2 bra ODD;
-add.u32 %r1, %r1, 1000; bra DONE;
-ODD: add.u32 %r1, %r1, 2000;
-setp.gt.u32 %p3, %r40, 150; @%p3 add.u32 %r1, %r1, 7;
-bra DONE;
-LOW: setp.ge.u32 %p4, %r40, 50; @%p4 ret;
-add.u32 %r1, %r1, 3000;
-DONE: """
-    + at("%rd0")
-    + "st.global.u32 [%rd50], %r1;"
-)
 
-
-def test_nested_branches_and_early_return():
-    out = np.full(224, 9, np.uint32)
-    report = run(NESTED, (2,), (112,), out)
-    expected = [
-        (3000 if i < 50 else 9) if i < 100 else 1000 if i % 2 == 0 else 2007 if i > 150 else 2000 for i in range(224)
-    ]
-    assert out.tolist() == expected
+def test_branches_loops_and_early_returns():
+    nested = """
+    setp.lt.u32 %p1, %r40, 100; @%p1 bra LOW;
+    and.b32 %r2, %r40, 1; setp.eq.u32 %p2, %r2, 0; @!%p2 bra ODD;
+    mov.u32 %r1, 1000; bra DONE;
+    ODD: mov.u32 %r1, 2000; setp.gt.u32 %p3, %r40, 150; @%p3 add.u32 %r1, %r1, 7; bra DONE;
+    LOW: mov.u32 %r1, 9; st.global.u32 [%rd50], %r1; setp.ge.u32 %p4, %r40, 50; @%p4 ret;
+    mov.u32 %r1, 3000;
+    DONE: """
+    values, report = by_thread(nested, 2, 112)
+    high = lambda i: 1000 if i % 2 == 0 else 2007 if i > 150 else 2000
+    assert values == [3000 if i < 50 else 9 if i < 100 else high(i) for i in range(224)]
     assert report.counts.instructions["setp.lt.u32"] == 8, "4 warps in each block, the last of 16 threads"
-
-
-LOOP = (
-    GLOBAL_INDEX
-    + """
-mov.u32 %r1, 0; mov.u32 %r2, 0;
-AGAIN: setp.ge.u32 %p1, %r2, %r40; @%p1 bra OUT;
-add.u32 %r1, %r1, %r2; add.u32 %r2, %r2, 1; bra AGAIN;
-OUT: """
-    + at("%rd0")
-    + "st.global.u32 [%rd50], %r1;"
-)
-
-
-def test_loops_of_different_length():
-    out = empty(96, np.uint32)
-    report = run(LOOP, (1,), (96,), out)
-    assert out.tolist() == [i * (i - 1) // 2 for i in range(96)]
+    loop = """
+    mov.u32 %r1, 0; mov.u32 %r2, 0;
+    AGAIN: setp.ge.u32 %p1, %r2, %r40; @%p1 bra OUT; add.u32 %r1, %r1, %r2; add.u32 %r2, %r2, 1; bra AGAIN;
+    OUT: """
+    values, report = by_thread(loop, 1, 96)
+    assert values == [i * (i - 1) // 2 for i in range(96)]
     assert report.counts.instructions["st.global.u32"] == 3, "the lanes of a warp join again"
     assert report.counts.instructions["add.u32"] == 2 * (31 + 63 + 95), "as often as the longest lane of each warp"
-
-
-def test_a_table_of_branches():
-    body = (
-        GLOBAL_INDEX
-        + """
-    and.b32 %r1, %r40, 3;
+    table = """
+    and.b32 %r2, %r40, 3;
     targets: .branchtargets L0, L1, L0, L2;
-    brx.idx %r1, targets;
-    L0: mov.u32 %r2, 10; bra OUT;
-    L1: mov.u32 %r2, 11; bra OUT;
-    L2: mov.u32 %r2, 12;
+    brx.idx %r2, targets;
+    L0: mov.u32 %r1, 10; bra OUT;
+    L1: mov.u32 %r1, 11; bra OUT;
+    L2: mov.u32 %r1, 12;
     OUT: """
-        + at("%rd0")
-        + "st.global.u32 [%rd50], %r2;"
-    )
-    out = empty(64, np.uint32)
-    run(body, (1,), (64,), out)
-    assert out.tolist() == [10, 11, 10, 12] * 16
+    assert by_thread(table, 1, 64)[0] == [10, 11, 10, 12] * 16
 
 
-# ---- shared and local memory, barriers ----------------------------------------------------------------------------
+# ---- memories, barriers, atomics, calls ----------------------------------------------------------------------------
 
 TURN = """
-mov.u32 %r30, %tid.x; mov.u32 %r31, %ntid.x; sub.u32 %r32, %r31, %r30; sub.u32 %r32, %r32, 1;
-mov.u32 %r33, buffer; mad.lo.u32 %r34, %r30, 4, %r33; mad.lo.u32 %r35, %r32, 4, %r33;
-""" + GLOBAL_INDEX + at("%rd0") + """
-ld.global.u32 %r1, [%rd50]; st.shared.u32 [%r34], %r1;
-bar.sync 0;
-ld.shared.u32 %r2, [%r35]; st.global.u32 [%rd50], %r2;
-"""  # fmt: skip
+mov.u32 %r33, buffer; sub.u32 %r32, %r41, %r42; mad.lo.u32 %r34, %r42, 4, %r33; mad.lo.u32 %r35, %r32, 4, %r33;
+st.shared.u32 [%r34], %r40; bar.sync 0; ld.shared.u32 %r1, [%r35+-4];
+"""
 
 
-@pytest.mark.parametrize("threads", [1, 33, 64, 1000])
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_a_block_turned_round_in_shared_memory(threads, dynamic):
-    x = array(np.arange(5 * threads, dtype=np.uint32))
-    outside = ".extern .shared .align 16 .b8 buffer[];" if dynamic else ".shared .align 4 .b8 buffer[4000];"
-    report = run(TURN, (5,), (threads,), x, outside=outside, shared=4 * threads if dynamic else 0)
-    assert np.array_equal(x.reshape(5, threads), np.arange(5 * threads).reshape(5, threads)[:, ::-1])
-    assert report.counts.barriers == 5
+def test_a_block_turned_round_in_shared_memory():
+    for threads in (1, 33, 1000):
+        for outside, shared in (
+            (".extern .shared .align 16 .b8 buffer[];", 4 * threads),
+            (".shared .align 4 .b8 buffer[4000];", 0),
+        ):
+            values, report = by_thread(TURN, 5, threads, outside=outside, shared=shared)
+            assert values == np.arange(5 * threads).reshape(5, threads)[:, ::-1].reshape(-1).tolist()
+            assert report.counts.barriers == 5
 
 
-def test_generic_addresses_reach_all_memories():
+def test_memories_by_generic_addresses_and_constants_of_the_module():
     body = """
     .local .align 8 .b8 mine[16]; .shared .align 8 .b8 ours[16];
-    mov.u64 %rd10, mine; cvta.local.u64 %rd10, %rd10;
-    mov.u64 %rd11, ours; cvta.shared.u64 %rd11, %rd11;
-    mov.u32 %r1, 5; st.u32 [%rd10+4], %r1; st.u32 [%rd11+8], %r1; st.u32 [%rd0], %r1;
+    mov.u64 %rd10, mine; cvta.local.u64 %rd10, %rd10; mov.u64 %rd11, ours; cvta.shared.u64 %rd11, %rd11;
+    ld.const.v4.u32 {%r1, _, %r7, %r8}, [table]; ld.const.u32 %r6, [table+4];
+    st.u32 [%rd10+4], %r1; st.u32 [%rd11+8], %r6; st.u32 [%rd0], %r7;
     cvta.to.local.u64 %rd12, %rd10; ld.local.u32 %r2, [%rd12+4];
     cvta.to.shared.u64 %rd13, %rd11; ld.shared.u32 %r3, [%rd13+8]; ld.u32 %r4, [%rd0];
-    add.u32 %r5, %r2, %r3; add.u32 %r5, %r5, %r4; st.global.u32 [%rd0+4], %r5;
+    st.global.v4.u32 [%rd0], {%r8, %r4, %r3, %r2};
     """
-    out = np.zeros(2, np.uint32)
-    run(body, (1,), (1,), out)
-    assert out.tolist() == [5, 15]
-
-
-def test_constants_of_the_module_and_vectors():
-    outside = ".const .align 8 .b8 table[16] = {1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0};"
-    body = """
-    ld.const.v4.u32 {%r1, _, %r3, %r4}, [table]; ld.const.u32 %r2, [table+4];
-    st.global.v4.u32 [%rd0], {%r4, %r3, %r2, %r1};
-    """
-    out = np.zeros(4, np.uint32)
+    out, outside = np.zeros(4, np.uint32), ".const .align 8 .b8 table[16] = {1,0,0,0, 2,0,0,0, 3,0,0,0, 4,0,0,0};"
     run(body, (1,), (1,), out, outside=outside)
     assert out.tolist() == [4, 3, 2, 1]
 
 
-def test_barriers_that_reduce_and_barriers_of_some_threads():
-    body = (
-        GLOBAL_INDEX
-        + """
-    setp.lt.u32 %p1, %r42, 5; bar.red.popc.u32 %r1, 0, %p1; bar.red.or.pred %p2, 0, %p1; bar.red.and.pred %p3, 0, !%p1;
-    selp.u32 %r2, 100, 0, %p2; selp.u32 %r3, 1000, 0, %p3; add.u32 %r1, %r1, %r2; add.u32 %r1, %r1, %r3;
-    setp.ge.u32 %p4, %r42, 64; @%p4 bra OUT;
-    bar.sync 1, 64;
-    OUT: """
-        + at("%rd0")
-        + "st.global.u32 [%rd50], %r1;"
-    )
-    out = empty(192, np.uint32)
-    report = run(body, (2,), (96,), out)
-    assert (out == 105).all()
-    assert report.counts.barriers == 2 * 4
-
-
 def test_atomic_operations_in_the_order_of_threads():
     body = """
-    mov.u32 %r30, %tid.x; cvt.rn.f32.u32 %f10, %r30;
+    mov.u32 %r30, %tid.x; cvt.rn.f32.u32 %f10, %r30; mad.wide.u32 %rd50, %r30, 16, %rd1;
     atom.global.add.u32 %r1, [%rd0], 1; red.global.max.u32 [%rd0+4], %r30; red.global.add.f32 [%rd0+8], %f10;
     atom.global.inc.u32 %r2, [%rd0+12], 9; atom.global.cas.b32 %r3, [%rd0+16], 0, 77;
-    atom.global.exch.b32 %r4, [%rd0+20], %r30;
-    """ + "".join(at("%rd1", "%r30", 16) + f"st.global.u32 [%rd50+{4 * i}], %r{i + 1};" for i in range(4))
-    cells, old = np.zeros(6, np.uint32), empty((40, 4), np.uint32)
+    atom.global.exch.b32 %r4, [%rd0+20], %r30; st.global.v4.u32 [%rd50], {%r1, %r2, %r3, %r4};
+    """
+    cells, old, numbers = np.zeros(6, np.uint32), empty((40, 4), np.uint32), list(range(40))
     run(body, (1,), (40,), cells, old)
     assert cells.tolist() == [40, 39, np.float32(780).view(np.uint32), 0, 77, 39]
-    assert old[:, 0].tolist() == list(range(40))
-    assert old[:, 1].tolist() == [i % 10 for i in range(40)]
-    assert old[:, 2].tolist() == [0] + [77] * 39 and old[:, 3].tolist() == [0, *range(39)]
-    total = np.zeros(1, np.uint64)
-    run("red.global.add.u64 [%rd0], 3;", (100,), (50,), total)
+    assert old.T.tolist() == [numbers, [i % 10 for i in numbers], [0] + [77] * 39, [0, *numbers[:-1]]]
+    run("red.global.add.u64 [%rd0], 3;", (100,), (50,), total := np.zeros(1, np.uint64))
     assert total[0] == 15000
 
 
@@ -232,21 +159,123 @@ BIG: st.param.b32 [twice_out], 0; ret;
 }"""
 
 
-def test_functions_are_called():
-    call = """{{ .param .b32 in; .param .b32 out;
-    st.param.b32 [in], {0}; call.uni (out), twice, (in); ld.param.b32 {0}, [out]; }}"""
-    body = GLOBAL_INDEX + "mov.u32 %r1, %r40;" + call.format("%r1") * 2 + at("%rd0") + "st.global.u32 [%rd50], %r1;"
-    out = empty(8, np.uint32)
-    run(body, (1,), (8,), out, outside=CALLEE)
-    assert out.tolist() == [0, 4, 8, 0, 0, 0, 0, 0]
+def test_functions_are_called_and_hints_change_nothing():
+    call = """{ .param .b32 in; .param .b32 out;
+    st.param.b32 [in], %r1; call.uni (out), twice, (in); ld.param.b32 %r1, [out]; }
+    prefetch.global.L2 [%rd0]; membar.gl; fence.acq_rel.gpu; st.global.wt.u32 [%rd50], %r1;
+    ld.global.relaxed.gpu.L1::no_allocate.L2::128B.u32 %r1, [%rd50];"""
+    assert by_thread("mov.u32 %r1, %r40;" + call * 2, 1, 8, outside=CALLEE)[0] == [0, 4, 8, 0, 0, 0, 0, 0]
 
 
-def test_what_orders_or_hints_changes_nothing():
+# ---- arguments -------------------------------------------------------------------------------------------------------
+
+
+def test_arrays_of_the_device_and_their_addresses():
+    x = empty((3, 4))
+    assert type(x) is Array and np.isnan(x).all() and np.isnan(empty(3, np.float64)).all()
+    assert type(x[1:].T.reshape(-1)) is Array and type(x + 1) is Array and type(array([1, 2])) is Array
+    y = array(np.arange(3))
+    y += 1
+    assert type(y) is Array and y.tolist() == [1, 2, 3]
+    assert np.isnan(empty((), np.float16)) and empty((0, 3)).size == 0
+    x = np.zeros((4, 6), np.float32)
+    assert address(x[1:, 2:]) - address(x) == 32 and address(x.T) == address(x) and address(x[::-1]) == address(x) + 72
+    assert address(x) % 4096 == 0
+    first = address(np.zeros(3))
+    gc.collect()
+    assert address(np.zeros(3)) != first
+    with pytest.raises(KindError, match="address: got list, wants a NumPy array"):
+        address([1, 2])
+
+
+def test_pointers_that_kernels_find_in_memory():
+    whole = np.zeros(12, np.float32)
+    arrays = [*(np.arange(i, i + 4, dtype=np.float32) for i in (0, 10)), whole[4:8]]
     body = """
-    prefetch.global.L2 [%rd0]; membar.gl; fence.acq_rel.gpu;
-    ld.global.relaxed.gpu.L1::no_allocate.L2::128B.u32 %r1, [%rd0]; add.u32 %r1, %r1, 1;
-    st.global.wt.u32 [%rd0], %r1;
+    mov.u32 %r30, %tid.x; mov.u32 %r31, %ctaid.x; mad.wide.u32 %rd1, %r31, 8, %rd0; ld.global.u64 %rd2, [%rd1];
+    mad.wide.u32 %rd3, %r30, 4, %rd2; ld.global.f32 %f1, [%rd3]; add.f32 %f1, %f1, 0f3F800000;
+    st.global.f32 [%rd3], %f1;
     """
-    out = np.zeros(1, np.uint32)
-    run(body, (1,), (1,), out)
-    assert out.tolist() == [1]
+    run(body, (3,), (4,), np.array([address(x) for x in arrays], np.uint64))
+    assert [x.tolist() for x in arrays] == [[1, 2, 3, 4], [11, 12, 13, 14], [1] * 4] and whole.sum() == 4
+
+
+class Named:
+    name, parameters = "scale", (("x", "f32*"), ("n", "i32"), ("a", "f32"))
+
+    def ptx(self):
+        return kernel("ld.global.f32 %f10, [%rd0]; mul.f32 %f10, %f10, %f2; st.global.f32 [%rd0], %f10;", "u64 u32 f32",
+                      attributes=".maxntid 8, 2, 1")  # fmt: skip
+
+
+ONE = np.ones(1, np.float32)
+REFUSED = [
+    ({"arguments": (ONE, 1)}, KindError, "scale: got 2 arguments, wants 3: f32. x, i32 n, f32 a"),
+    ({"arguments": (ONE, ONE, 1.0)}, KindError, "scale: n is an array, wants a number"),
+    ({"arguments": (ONE, 1.5, 1.0)}, KindError, "scale: n is 1.5 .float., wants a number .i32."),
+    ({"arguments": (ONE, 1 << 31, 1.0)}, ShapeError, "scale: n is 2147483648, which does not fit i32"),
+    ({"arguments": (ONE.astype("f8"), 1, 1.0)}, KindError, "scale: x has type float64, wants elements of 4 bytes"),
+    ({"arguments": (ONE.astype(">f4"), 1, 1.0)}, KindError, "scale: x has type >f4, wants elements of 4 bytes"),
+    ({"arguments": (None, 1, 1.0)}, KindError, "scale: x is None .NoneType., wants an array or an address"),
+    ({"arguments": (ONE, 1, 10**400)}, ShapeError, "scale: a is 10{19}, which does not fit f32"),
+    ({"block": (17,)}, ShapeError, "has 17 threads, the kernel is compiled for at most 16"),
+    ({"grid": (0,)}, ShapeError, "grid is .0,., wants sizes from 1"),
+    ({"block": (1.5,)}, KindError, "block is .1.5,., wants one to three whole numbers"),
+    ({"shared": 300000}, ShapeError, "shared is 300000"),
+]
+
+
+def test_a_kernel_that_names_its_parameters():
+    x, right = np.ones(1, np.float32), {"grid": (1,), "block": 1, "arguments": (ONE, 1, 3)}
+    report = interpret(Named(), (1,), 1, (x, 1, 3))
+    assert report.outputs["x"] is x and x[0] == 3 and report.counts.bytes_loaded["x"] == 4
+    for changed, error, message in REFUSED:
+        with pytest.raises(error, match=message):
+            interpret(Named(), **right | changed)
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("frobnicate.b32 %r1, %r2;", "is an opcode that is not known"),
+        ("add.strange.u32 %r1, %r2, %r3;", "has the modifier .strange, which is not known"),
+        ("add.u32 %r1, %r2, somewhere;", "has the operand somewhere, which is not known"),
+        ("ld.global.odd.u32 %r1, [%rd0];", "has the modifier .odd, which is not known"),
+        ("add.rz.f64 %fd1, %fd2, %fd3;", "rounds with .rz, which is known for f32 alone"),
+        ("fma.rn.f16x2 %r1, %r2, %r3, %r4;", "computes in .f16x2, which is not known"),
+        ("cvt.rz.f16.f32 %rs1, %f1;", "has the modifier .rz, which is not known"),
+        ("add.u64 %r1, %rd2, %rd3;", "writes 8 bytes to a register of 4"),
+        ("cvt.rn.f32.f64 %f1;", "has 0 sources, wants 1"),
+        ("st.global.u32 [%rd0];", "has a form that is not known"),
+        ("shfl.idx.b32 %r1, %r2, 0, 31;", "lacks .sync"),
+        ("bar.sync 1, 64;", "is a barrier that is not known"),
+        ("bar.red.popc.u32 %r1, 0, %p1;", "is a barrier that is not known"),
+        ("cp.async.bulk.commit_group;", "is a copy that is not known"),
+        ("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1}, {%r2}, {%r3}, {%r4};", "shape or types"),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%r1}, {%r2}, {%r3}, {%r4};", "list of registers"),
+        ("wgmma.fence;", "lacks .sync.aligned"),
+        ("trap;", "was executed by thread"),
+    ],
+)
+def test_what_is_not_known_is_named_with_its_line(line, message):
+    text = kernel(line)
+    with pytest.raises(StateError, match=message) as caught:
+        interpret(text, (1,), (1,), ())
+    number = next(i for i, row in enumerate(text.splitlines(), 1) if line in row)
+    assert line.rstrip(";") in str(caught.value) and f"PTX:{number}" in str(caught.value)
+
+
+def test_threads_do_not_disturb_each_other_and_endless_loops_end():
+    text = kernel("ld.global.f32 %f1, [%rd0]; add.f32 %f1, %f1, %f1; st.global.f32 [%rd0], %f1;", "u64")
+
+    def double(i):
+        x = np.full(1, i, np.float32)
+        for _ in range(5):
+            clean(interpret(text, (1,), (1,), (x,)))
+        return x[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(double, range(20))) == [32 * i for i in range(20)]
+    with pytest.raises(StateError, match="is there an endless loop") as caught:
+        interpret(kernel("AGAIN: add.u32 %r1, %r1, 1; bra AGAIN;"), (1,), (32,), (), budget=10_000)
+    assert "add.u32 %r1" in str(caught.value)

@@ -30,78 +30,56 @@ def random_program(rng, kinds):
     return program
 
 
-def ptx_of(program, space, base, number, register="%r3"):
-    lines = []
+def is_found(program, shared):
+    """Whether threads of a block, or blocks of one thread, race."""
+    space, step, register, base = ("shared", "lo", "%r3", "%r31") if shared else ("global", "wide", "%rd3", "%rd0")
+    lines = [
+        "mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;" + CLEAR + "bar.sync 0;" if shared else "mov.u32 %r30, %ctaid.x;"
+    ]
     for kind, places in program:
         if "barrier" in kind:
             lines.append(CODE[kind])
             continue
-        first, count = min(places), len(places)
-        unit, apart = places[first], max(places.values()) - min(places.values())
-        lines.append(f"sub.u32 %r2, {number}, {first}; setp.lt.u32 %p1, %r2, {count};")
-        step = "mad.lo.u32" if register == "%r3" else "mad.wide.u32"
-        lines.append(
-            f"{step} {register}, %r2, {4 * apart}, {base}; @%p1 {CODE[kind].format(space, f'{register}+{4 * unit}')}"
-        )
-    return "\n".join(lines)
+        first, unit = min(places), places[min(places)]
+        lines.append(f"sub.u32 %r2, %r30, {first}; setp.lt.u32 %p1, %r2, {len(places)};")
+        lines.append(f"mad.{step}.u32 {register}, %r2, {4 * (max(places.values()) - unit)}, {base};")
+        lines.append(f"@%p1 {CODE[kind].format(space, f'{register}+{4 * unit}')}")
+    text = kernel("\n".join(lines), "" if shared else "u64", ".shared .align 4 .b8 buffer[64];")
+    sizes = ((1,), (THREADS,), ()) if shared else ((THREADS,), (1,), (np.zeros(UNITS, np.uint32),))
+    kinds = [fault.kind for fault in interpret(text, *sizes).faults]
+    assert set(kinds) <= {f"{space} race"}
+    return bool(kinds)
 
 
-def races(program, ordered):
-    """Whether two threads touch a unit, not both reading nor both atomic, in an order that nothing makes."""
+def races(program, shared):
+    """Whether two threads touch a unit, not both reading nor both atomic, in an order that no barrier makes."""
     seen, blocks, warps = [], 0, 0
     for kind, places in program:
         blocks += kind == "barrier"
         warps += kind == "warp barrier"
         for thread, unit in places.items() if "barrier" not in kind else ():
-            for other, place, did, *when in seen:
-                harmless = kind == did and kind in ("read", "atomic")
-                if (
-                    place == unit
-                    and other != thread
-                    and not harmless
-                    and not ordered(thread, other, when, (blocks, warps))
-                ):
+            for other, place, did, block, warp in seen:
+                harmless = place != unit or other == thread or (kind == did and kind in ("read", "atomic"))
+                ordered = shared and (block != blocks or (thread // 32 == other // 32 and warp != warps))
+                if not harmless and not ordered:
                     return True
             seen.append((thread, unit, kind, blocks, warps))
     return False
 
 
-def by_barriers(thread, other, then, now):
-    return then[0] != now[0] or (thread // 32 == other // 32 and then[1] != now[1])
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_threads_of_a_block(seed):
-    rng = np.random.default_rng(seed)
-    found = []
-    for _ in range(50):
-        program = random_program(rng, ["read"] * 3 + ["write"] * 2 + ["atomic", "barrier", "warp barrier"])
-        body = "mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;" + CLEAR + "bar.sync 0;"
-        body += ptx_of(program, "shared", "%r31", "%r30")
-        report = interpret(kernel(body, outside=".shared .align 4 .b8 buffer[64];"), (1,), (THREADS,), ())
-        assert {fault.kind for fault in report.faults} <= {"shared race"}
-        found.append(bool(report.faults))
-        assert found[-1] == races(program, by_barriers), program
-    assert 5 < sum(found) < 45
+@pytest.mark.parametrize("shared, kinds, longest", [
+    (True, ["read"] * 3 + ["write"] * 2 + ["atomic", "barrier", "warp barrier"], 9),
+    (False, ["read"] * 3 + ["write", "atomic"], 3),
+])  # fmt: skip
+def test_races_of_random_programs(shared, kinds, longest):
+    rng, found = np.random.default_rng(0), []
+    for _ in range(150):
+        program = random_program(rng, kinds)[:longest]
+        found.append(is_found(program, shared))
+        assert found[-1] == races(program, shared), program
+    assert 15 < sum(found) < 135
 
 
 def test_an_atomic_after_a_write_of_the_same_thread_does_not_hide_the_write():
     program = [("write", {0: 0}), ("atomic", {0: 0}), ("atomic", {1: 0})]
-    for order in (program, program[1:], program[:2]):
-        body = "mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;" + CLEAR + "bar.sync 0;"
-        text = kernel(body + ptx_of(order, "shared", "%r31", "%r30"), outside=".shared .align 4 .b8 buffer[64];")
-        report = interpret(text, (1,), (THREADS,), ())
-        assert [fault.kind for fault in report.faults] == ["shared race"] * (order is program)
-
-
-def test_blocks_of_a_launch():
-    rng = np.random.default_rng(0)
-    found = []
-    for _ in range(100):
-        program = random_program(rng, ["read"] * 3 + ["write", "atomic"])[:3]
-        body = "mov.u32 %r30, %ctaid.x;" + ptx_of(program, "global", "%rd0", "%r30", "%rd3")
-        report = interpret(kernel(body, "u64"), (THREADS,), (1,), (np.zeros(UNITS, np.uint32),))
-        assert {fault.kind for fault in report.faults} <= {"global race"}
-        found.append(bool(report.faults))
-        assert found[-1] == races(program, lambda *_: False), program
-    assert 10 < sum(found) < 90
+    assert [is_found(order, True) for order in (program, program[1:], program[:2])] == [True, False, False]

@@ -1,9 +1,11 @@
-"""Compilation, cache and threads of the CPU kernels, most of it in processes of its own."""
+"""CPU kernels: compiled and kept on disk, shared by threads, and their small helpers; in processes of their own."""
 
 import os
 import shutil
 import subprocess
 import sys
+import time
+import tomllib
 from pathlib import Path
 
 import numba
@@ -15,18 +17,21 @@ from minigrad_kernels import elementwise
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import (
     alias,
-    array_at,
     backend,
-    clear,
-    copy,
+    cache,
+    cpu,
     jit,
+    progress,
     set_threads,
-    stack_array,
+    share,
+    shared,
     threads,
 )
 
 PACKAGE = Path(minigrad_kernels.__file__).parent
-
+ROOT = Path(__file__).parents[3]
+deep = pytest.mark.deep  # processes that compile, each for some seconds
+RANGE = "numba>={}.{},<{}.{}".format(*cpu.NUMBA[0], *cpu.NUMBA[1])
 KERNEL = """
 from minigrad_kernels.toolchain import jit, share, shared
 
@@ -39,7 +44,6 @@ def double(team, x, out):
     for k in share(x.size, team):
         out[k] = twice(x[k])
 """
-
 USE = """
 import sys
 import numpy as np
@@ -48,14 +52,13 @@ x, out = np.arange(5.0), np.zeros(5)
 kernel.double(x, out)
 assert (out == 2 * x).all()
 """
-
-
 # What is warned of from there on, in a list; one line, so that it can stand in a block.
 CATCH = (
     "import warnings; caught = []; warnings.simplefilter('always'); "
     "warnings.showwarning = lambda message, *rest: caught.append(message)"
 )
 TWO = "from minigrad_kernels.toolchain import set_threads; set_threads(2)\n"
+COUNT = "\nprint(*(sum(count.values()) for count in kernel.double.entry.stats[1:]))"  # loaded and compiled
 
 
 def python(code, folder, path=PACKAGE.parent, **environment):
@@ -73,60 +76,70 @@ def kernel(tmp_path):
     return tmp_path
 
 
-COUNT = "print(*(sum(count.values()) for count in kernel.double.entry.stats[1:]))"  # loaded and compiled
+# ---- kept on disk ----------------------------------------------------------------------------------------------------
 
 
-def test_a_second_process_loads_what_the_first_compiled(kernel):
-    assert python(f"{TWO}{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="2") == ["0", "1"]
-    assert python(f"{TWO}{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="2") == ["1", "0"]
-    assert python(f"{USE}\n{COUNT}", kernel, NUMBA_NUM_THREADS="1") == ["1", "0"]
+def test_what_one_process_compiled_the_next_one_loads(kernel):
+    """For one thread and for two; not of a damaged file, of another source or of other types."""
+    use = USE + "kernel.double(np.arange(5), np.zeros(5))" + COUNT
+    assert python(TWO + use, kernel, NUMBA_NUM_THREADS="2") == ["0", "2"]
+    assert python(use, kernel, NUMBA_NUM_THREADS="1") == ["2", "0"]
+    files = [file for file in (kernel / "cache" / "kernels").rglob("double-*") if file.is_file()]
+    for file, damaged in zip(files, (b"nothing that was kept", files[1].read_bytes()[:-100]), strict=True):
+        file.write_bytes(damaged)
+    assert python(use, kernel) == ["0", "2"]
+    (kernel / "kernel.py").write_text(KERNEL.replace("return x + x", "return 3 * x"))
+    assert python(use.replace("2 * x", "3 * x"), kernel) == ["0", "2"]
 
 
-def test_functions_of_numba_call_parts(kernel):
-    code = """
-import numba, kernel
-from minigrad_kernels.toolchain import jit
-
-@jit
-def four_times(x):
-    return kernel.twice(kernel.twice(x))
-
-print(numba.njit(lambda x: four_times(x) + 1)(2.0))
-"""
-    assert python(code, kernel) == ["9.0"]
-
-
-def test_an_edit_of_a_kernel_source_changes_the_folder(tmp_path):
-    copy = tmp_path / "copy" / "minigrad_kernels"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+def test_the_folder_follows_the_sources_of_kernels(tmp_path):
+    copied = tmp_path / "copy" / "minigrad_kernels"
+    shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
     code = "from minigrad_kernels.toolchain.cache import cache_folder; print(cache_folder().name)"
-
-    def name():
-        return python(code, tmp_path, copy.parent)
-
-    first = name()
-    assert name() == first
-    with (copy / "elementwise" / "reference.py").open("a") as file:
-        file.write("# no kernel\n")
-    assert name() == first
-    with (copy / "elementwise" / "cpu.py").open("a") as file:
-        file.write("# another source\n")
-    assert name() != first
+    names = [python(code, tmp_path, copied.parent)]
+    for file in ("reference.py", "cpu.py"):
+        with (copied / "elementwise" / file).open("a") as source:
+            source.write("# another source\n")
+        names.append(python(code, tmp_path, copied.parent))
+    assert names[0] == names[1] != names[2]
 
 
-def test_works_without_a_cache_where_nothing_can_be_written(kernel):
+@deep
+def test_what_cannot_be_kept_is_no_error(kernel):
+    """In a folder that cannot be, in one that another program took away, without a home, and what has no source."""
     (kernel / "file").write_text("")
-    code = f"{USE}\nfrom minigrad_kernels.toolchain.cache import cache_folder; print(cache_folder())"
-    assert python(code, kernel, MINIGRAD_CACHE=str(kernel / "file" / "cache")) == ["None"]
-    assert sorted(path.name for path in kernel.iterdir() if path.name != "__pycache__") == ["file", "kernel.py"]
+    where = "\nfrom minigrad_kernels.toolchain.cache import cache_folder; print(cache_folder())"
+    assert python(USE + where, kernel, MINIGRAD_CACHE=str(kernel / "file" / "cache")) == ["None"]
+    taken = "from minigrad_kernels.toolchain.cache import cache_folder as f; f().rmdir(); f().write_text('taken')\n"
+    assert python(taken + USE + COUNT, kernel) == ["0", "1"]
+    home = "import os, pathlib\npathlib.Path.home = lambda: (_ for _ in ()).throw(RuntimeError('no home'))\n"
+    home += "os.environ.pop('MINIGRAD_CACHE'); os.environ.pop('XDG_CACHE_HOME', None)"
+    home += "\nfrom minigrad_kernels.toolchain import jit\nf = jit(lambda x: x + 1)\nprint(f(1))"
+    assert python(home + where, kernel, LOCALAPPDATA="") == ["2", "None"]
 
 
-def test_works_without_a_source_file(tmp_path):
-    code = "from minigrad_kernels.toolchain import jit\nf = jit(lambda x: x + 1)\nprint(f(1))"
-    assert python(code, tmp_path) == ["2"]
+def test_folders_unused_for_a_month_are_removed(tmp_path, monkeypatch):
+    now = time.time()
+    for name, age in {"new": 0, "old": 31, "month": 29, "own": 31}.items():
+        (tmp_path / name / "inside").mkdir(parents=True)
+        os.utime(tmp_path / name, (now, now - age * cache.DAY))
+    cache.prune(tmp_path, tmp_path / "own")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["month", "new", "own"]
+
+    def gone(self):
+        raise FileNotFoundError(self)
+
+    with monkeypatch.context() as patch:  # another process was first
+        patch.setattr(type(tmp_path), "stat", gone)
+        cache.prune(tmp_path, kept=0)
 
 
-def test_import_leaves_the_process_as_it_was(tmp_path):
+# ---- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_imports_leave_the_process_as_it_was(tmp_path):
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import minigrad; print('numba' in sys.modules)"
+    assert python(code, tmp_path) == ["False"]
     code = """
 import os, threading
 import numba, numpy
@@ -140,13 +153,8 @@ print(state() == before)
     assert python(code, tmp_path) == ["True"]
 
 
-def test_the_package_alone_does_not_import_numba(tmp_path):
-    assert python("import sys, minigrad_kernels; print('numba' in sys.modules)", tmp_path) == ["False"]
-
-
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_a_forked_child_runs_kernels_after_the_parent_used_the_team(kernel):
-    if not hasattr(os, "fork"):
-        pytest.skip("this system cannot fork")
     code = f"""{TWO}{USE}
 import os
 from minigrad_kernels.toolchain import threads
@@ -168,70 +176,162 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threads())
     assert " ".join(said) == once and (status, count) == ("0", "2")
 
 
-def test_threads_of_other_numba_code_stay_as_they_are():
-    before, ours = numba.get_num_threads(), threads()
-    x = np.ones(100_000)
-    try:
-        for count in range(1, numba.config.NUMBA_NUM_THREADS + 1):
-            set_threads(count)
-            assert threads() == count
-            elementwise.relu(x, x)
+@pytest.mark.parametrize("layer", ["workqueue", pytest.param("omp", marks=deep), pytest.param("tbb", marks=deep)])
+def test_each_pool_of_numba(kernel, layer):
+    module = f"numba.np.ufunc.{'workqueue' if layer == 'workqueue' else layer + 'pool'}"
+    pytest.importorskip(module, exc_type=ImportError)
+    code = f"""{TWO}{USE}
+import threading, numba
+outputs = [np.zeros(999) for _ in range(4)]
+def work(out):
+    for _ in range(100):
+        kernel.double(np.arange(999.0), out)
+workers = [threading.Thread(target=work, args=(out,)) for out in outputs]
+[worker.start() for worker in workers]
+[worker.join() for worker in workers]
+assert all((out == 2 * np.arange(999.0)).all() for out in outputs)
+print(numba.threading_layer())"""
+    assert python(code, kernel, NUMBA_NUM_THREADS="2", NUMBA_THREADING_LAYER=layer) == [layer]
+
+
+@deep
+def test_another_numba_runs_kernels_all_the_same(kernel):
+    """One whose pool is elsewhere, and one whose internals nobody knows; each says so once."""
+    code = f"""{TWO}
+import llvmlite.binding
+llvmlite.binding.address_of_symbol = lambda name: None
+{CATCH}
+{USE}
+kernel.double(x, out)
+print(*caught)"""
+    said = "kernels use one thread: this numba has no numba_parallel_for; install another version of numba"
+    assert " ".join(python(code, kernel, NUMBA_NUM_THREADS="2")) == said
+    code = f"""
+import numba
+numba.version_info = numba.version_info._replace(short=(0, 99))
+{TWO}{CATCH}
+{USE}
+assert kernel.twice(4) == 8
+print(type(kernel.twice.entry).__module__, *caught)"""
+    kind, *said = python(code, kernel, NUMBA_NUM_THREADS="2")
+    wanted = f"numba is {numba.__version__}, wanted {RANGE}"
+    assert kind == "numba.core.registry"
+    assert " ".join(said) == f"kernels use one thread, compile slowly and are not kept on disk: {wanted}"
+    assert RANGE in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+@shared
+def count_shares(team, seen, shares):
+    seen[team[0]] += 1
+    shares[team[0]] = team[1]
+
+
+@jit
+def bounds(count, number, shares):
+    run = share(count, (number, shares))
+    return run.start, run.stop
+
+
+@pytest.fixture
+def two():
+    before = threads()
+    if numba.config.NUMBA_NUM_THREADS < 2:
+        pytest.skip("one thread")
+    set_threads(2)
+    yield
+    set_threads(before)
+
+
+def test_shares_give_each_index_once_and_in_order():
+    for count in (0, 1, 2, 7, 64):
+        for shares in (1, 2, 3, 5, 9):
+            runs = [bounds(count, number, shares) for number in range(shares)]
+            assert runs[0][0] == 0 and runs[-1][1] == count
+            assert [stop for _, stop in runs[:-1]] == [start for start, _ in runs[1:]]
+            sizes = [stop - start for start, stop in runs]
+            assert max(sizes) - min(sizes) <= 1
+
+
+def test_each_share_runs_once_whatever_the_threads(two):
+    """By the same compiled code, which holds no reference to its arguments; other code of Numba's keeps its threads."""
+    before = numba.get_num_threads()
+    for n in (1, 2):
+        set_threads(n)
+        for shares in (1, 2, 3, 8):
+            seen, found = np.zeros(8, np.int64), np.zeros(8, np.int64)
+            count_shares.on(shares, seen, found)
+            np.testing.assert_array_equal(seen, np.arange(8) < shares)
+            np.testing.assert_array_equal(found, shares * seen)
             assert numba.get_num_threads() == before
-    finally:
-        set_threads(ours)
+    stats, references = str(count_shares.entry.stats), sys.getrefcount(seen)
+    count_shares(seen, found)
+    assert found.tolist() == [2, 2, 8, 8, 8, 8, 8, 8]
+    count_shares.alone(seen, found)
+    assert found.tolist() == [1, 2, 8, 8, 8, 8, 8, 8]
+    assert str(count_shares.entry.stats) == stats and sys.getrefcount(seen) == references
+    elementwise.relu(np.ones(100_000), np.ones(100_000))
+    assert numba.get_num_threads() == before
 
 
 def test_set_threads_refuses_what_numba_cannot_do():
     most = numba.config.NUMBA_NUM_THREADS
-    for n in (0, -1, most + 1):
+    for n in (0, most + 1):
         with pytest.raises(ShapeError, match=f"set_threads: n = {n}, but Numba allows 1 to {most}"):
             set_threads(n)
-    for n in (1.0, True, "2"):
+    for n in (1.0, True):
         with pytest.raises(KindError, match="set_threads: n is"):
             set_threads(n)
 
 
-def test_array_at_views_memory_by_its_address():
-    @jit
-    def add(addresses, sizes, like):
-        for k in range(sizes.size):
-            array = array_at(addresses[k], sizes[k], like)
-            for i in range(array.size):
-                array[i] += 1
-
-    for dtype in (np.float32, np.float64):
-        arrays = [np.zeros(5, dtype), np.zeros(3, dtype)]
-        add(np.array([a.ctypes.data for a in arrays]), np.array([4, 3]), np.empty(0, dtype))
-        np.testing.assert_array_equal(arrays[0], [1, 1, 1, 1, 0])
-        np.testing.assert_array_equal(arrays[1], [1, 1, 1])
+def test_quota_of_a_container(tmp_path):
+    for number, (files, cpus) in enumerate((
+        ({}, None), ({"cpu.max": "400000 100000"}, 4), ({"cpu.max": "max 100000"}, None),
+        ({"cpu.max": "150000 100000"}, 2), ({"cpu.max": "50000 100000"}, 1), ({"cpu.max": "nonsense"}, None),
+        ({"cpu/cpu.cfs_quota_us": "250000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+    )):  # fmt: skip
+        for name, content in files.items():
+            (tmp_path / f"{number}" / name).parent.mkdir(exist_ok=True, parents=True)
+            (tmp_path / f"{number}" / name).write_text(content)
+        assert cpu.cpu_quota(tmp_path / f"{number}") == cpus
 
 
-def test_clear_and_copy_write_what_they_should_and_no_more():
-    @jit
-    def both(source, target):
-        clear(target[1:3])
-        copy(source, target[4:])
-
-    target = np.full(8, 7.0, np.float32)
-    both(np.array([1.0, 2.0]), target)
-    np.testing.assert_array_equal(target, [7, 0, 0, 7, 1, 2, 7, 7])
+def test_crowded_where_others_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    for running, mine, expected in ((1, 4, False), (2, 4, True), (9, 4, True), (3, 2, False)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda process, n=mine: set(range(n)), raising=False)
+        (tmp_path / "loadavg").write_text(f"0.10 0.20 0.30 {running}/200 4711\n")
+        assert cpu.crowded(tmp_path / "loadavg") is expected
+    assert not cpu.crowded(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("used", [0, 3, 8])
-def test_stack_array_of_which_a_part_is_used(used):
-    @jit
-    def sizes(x, used, out):
-        stack = stack_array(8, x, used)
-        out[0], out[1] = stack.size, stack[2:].size
-        for k in range(stack.size):
-            stack[-1 - k] = x[k]
-        for k in range(stack.size):
-            x[k] = stack[k]
+def test_a_terminal_shows_what_is_compiled(monkeypatch):
+    import io
 
-    x, out = np.arange(8.0), np.zeros(2)
-    sizes(x, used, out)
-    assert out.tolist() == [used, max(0, used - 2)]
-    assert x.tolist() == [*range(used)][::-1] + [*range(used, 8)]
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def shown(stream):
+        monkeypatch.setattr(progress.sys, "stderr", stream)
+        with progress.compiling(bounds.function):
+            pass
+        return stream.getvalue() if stream else ""
+
+    monkeypatch.setattr(progress, "_seconds", 0.0)
+    assert shown(Terminal()) == ""  # nothing worth a word yet
+    monkeypatch.setattr(progress, "_seconds", 2.0)
+    line, erased = shown(Terminal()).split("\r")[1:3]
+    assert line.startswith("compiling kernels for this machine, once: ") and "test_cpu" in line
+    assert erased == " " * len(line)
+    assert shown(io.StringIO()) == shown(None) == ""
+    heard = []
+    with progress.listen(lambda name, seconds: heard.append(name)):
+        assert shown(Terminal()) == ""
+    assert [name.rpartition(".")[2] for name in heard] == ["bounds"]
 
 
 def test_alias_is_the_same_memory_not_marked_read_only():
@@ -240,10 +340,8 @@ def test_alias_is_the_same_memory_not_marked_read_only():
     x.flags.writeable = False
     same = alias(x)
     assert same.flags.writeable and np.shares_memory(same, x) and numba.typeof(same) != numba.typeof(x)
-    np.testing.assert_array_equal(same, x)
-    x_copy, same_alive = x.copy(), same
     del x
-    np.testing.assert_array_equal(same_alive, x_copy)
+    assert same.tolist() == [[0, 1, 2], [3, 4, 5]], "which it keeps alive"
 
 
 def test_backend_refuses_what_it_does_not_know():

@@ -1,4 +1,4 @@
-"""Formulas over runs of neighbouring elements: what is read, stored and totalled, and nothing outside of it."""
+"""Formulas over runs of neighbouring elements: what is read, stored and totalled, nothing outside of it; and e^x."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import pytest
 from minigrad_kernels.toolchain import jit
 from minigrad_kernels.toolchain.emit import TILE, emitted
 from minigrad_kernels.toolchain.lines import LANES, lane_total, line
+from minigrad_kernels.toolchain.maths import exp
 
 WIDTHS = [0, 1, LANES - 1, LANES, LANES + 1, 2 * LANES, 100]
-each_width = pytest.mark.parametrize("width", WIDTHS)
-each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.2e-38, 88.72, 88.73, -87.4, -103.9, -104.1, -1, 3.4e38]
 
 
 @line(moving="x out", fixed="scale", totals="sums", numbers="shift")
@@ -24,29 +24,20 @@ def scaled(at, width, x, out, scale, sums, shift):
     return lane_total(sums)
 
 
-@each_width
-@each_type
-@pytest.mark.parametrize("sum_type", [np.float32, np.float64])
-def test_a_line_is_its_formula_and_touches_nothing_else(width, dtype, sum_type):
-    at, size = 5, 128
-    x = np.arange(size, dtype=dtype)
-    out, scale, sums = np.full(size, -1, dtype), np.arange(size, dtype=dtype)[::-1].copy(), np.ones(LANES, sum_type)
-    total = scaled(at, width, x, out, scale, sums, dtype(2))
-    wanted = x[at : at + width] * scale[:width] + 2
-    np.testing.assert_array_equal(out[at : at + width], wanted)
-    assert (out[:at] == -1).all() and (out[at + width :] == -1).all()
-    lanes = [1 + wanted[k::LANES].sum() for k in range(LANES)]
-    np.testing.assert_array_equal(sums, lanes)
-    assert total == sum(lanes)
-
-
-@each_width
-def test_totals_of_float64_lose_nothing(width):
-    """Sums that float32 could not hold."""
-    x = np.full(128, 1 + 2**-20, np.float32)
-    sums = np.full(LANES, 2.0**20)
-    total = scaled(0, width, x, x.copy(), np.ones(128, np.float32), sums, np.float32(0))
-    assert total == LANES * 2.0**20 + width * (1 + 2**-20)
+@pytest.mark.parametrize("dtype, sum_type", [("f4", "f4"), ("f4", "f8"), ("f8", "f8")])
+def test_a_line_is_its_formula_and_touches_nothing_else(dtype, sum_type):
+    """Totals of float64 hold sums that float32 could not."""
+    at, size, dtype = 5, 128, np.dtype(dtype)
+    for width in WIDTHS:
+        x = np.arange(size, dtype=dtype)
+        out, scale = np.full(size, -1, dtype), np.arange(size, dtype=dtype)[::-1].copy()
+        sums = np.full(LANES, 2.0**25 if sum_type == "f8" else 1, sum_type)
+        lanes = [sums[0] + (x[at : at + width] * scale[:width] + 2)[k::LANES].sum() for k in range(LANES)]
+        total = scaled(at, width, x, out, scale, sums, dtype.type(2))
+        np.testing.assert_array_equal(out[at : at + width], x[at : at + width] * scale[:width] + 2)
+        assert (out[:at] == -1).all() and (out[at + width :] == -1).all()
+        np.testing.assert_array_equal(sums, lanes)
+        assert total == sum(lanes)
 
 
 @emitted
@@ -60,10 +51,37 @@ def scaled_vector(x, at, factor, out, count):
     scale(x, at, factor, out, count)
 
 
-@each_type
-@pytest.mark.parametrize("count", [0, 1, 3, 100])
-def test_a_vector_under_a_mask(count, dtype):
-    x, out, used = np.arange(120, dtype=dtype), np.zeros(120, dtype), min(count, TILE.vector_bytes // dtype().itemsize)
-    scaled_vector(x, 7, dtype(3), out, count)
-    np.testing.assert_array_equal(out[7 : 7 + used], 3 * x[7 : 7 + used])
-    assert not out[:7].any() and not out[7 + used :].any()
+def test_a_vector_under_a_mask():
+    for dtype in (np.float32, np.float64):
+        for count in (0, 1, 3, 100):
+            used = min(count, TILE.vector_bytes // dtype().itemsize)
+            x, out = np.arange(120, dtype=dtype), np.zeros(120, dtype)
+            scaled_vector(x, 7, dtype(3), out, count)
+            np.testing.assert_array_equal(out[7 : 7 + used], 3 * x[7 : 7 + used])
+            assert not out[:7].any() and not out[7 + used :].any()
+
+
+@line(moving="x out")
+def exponential(here):
+    here.out = exp(here.x)
+
+
+@jit
+def exps(x, out):
+    exponential(0, x.size, x, out)
+
+
+def test_exp_is_within_two_units_of_the_last_place():
+    """All kinds of float32: every 4099th of the 2^32, more of them near 0, and the edges."""
+    bits = np.arange(0, 2**32, 4099, dtype=np.uint64).astype(np.uint32)
+    x = np.concatenate([bits.view(np.float32), np.linspace(-110, 100, 1 << 17, dtype=np.float32)])
+    x = np.concatenate([x, np.linspace(-1.5, 3, 1 << 17, dtype=np.float32), np.array(EDGES, np.float32)])
+    exps(x, out := np.empty_like(x))
+    with np.errstate(all="ignore"):
+        exact = np.exp(x.astype(float))
+        want = exact.astype(np.float32)
+        error = np.abs(out - exact) / np.spacing(np.abs(want))
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(out), np.isinf(want))
+    finite = np.isfinite(want)
+    assert not np.signbit(out[finite]).any() and error[finite].max() <= 2 + 1e-3

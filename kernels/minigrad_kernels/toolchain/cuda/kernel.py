@@ -17,7 +17,6 @@ does not know.
 
 import functools
 import inspect
-import json
 import math
 import re
 import threading
@@ -66,6 +65,11 @@ def _flat(signature):
             yield from ((f"{name}.{field}{i}", "i64") for field in ("shape", "strides") for i in range(len(axes)))
         else:
             yield name, kind
+
+
+def _escaped(text):
+    """A text between quotes of PTX, which is ASCII: other bytes, quotes and backslashes as three octal digits."""
+    return "".join(chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:03o}" for b in text.encode())
 
 
 class Kernel:
@@ -119,7 +123,7 @@ class Kernel:
     def _ptx(self):
         file = Path(self.function.__code__.co_filename)
         shown = file.relative_to(PACKAGES) if file.is_relative_to(PACKAGES) else file
-        return FILE.sub(lambda match: match[1] + json.dumps(shown.as_posix(), ensure_ascii=False), self.kept)
+        return FILE.sub(lambda match: f'{match[1]}"{_escaped(shown.as_posix())}"', self.kept)
 
     def ptx(self):
         """PTX, for the oldest architecture and all newer ones.
