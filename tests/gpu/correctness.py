@@ -25,10 +25,8 @@ FILES = (
     "kernels/test_softmax_cuda.py",
     "kernels/test_optimizer.py",
     "kernels/test_optimizer_cuda.py",
-    "optim/test_cuda.py",
-    "optim/test_clip.py",
+    "optim/test_steps.py",
     "optim/test_muon.py",
-    "optim/test_scaled.py",
     "kernels/test_kernel_training.py",
 )
 WORKERS = min(8, os.cpu_count() or 1)  # processes, each with a context of its own on the GPU
