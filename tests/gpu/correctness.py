@@ -21,7 +21,7 @@ FILES = (
     "kernels/test_elementwise_cuda.py",
     "data/test_augment.py",
     "kernels/test_norm_cuda.py",
-    "ops/test_norm_running.py",
+    "ops/test_norms.py",
     "kernels/test_softmax_cuda.py",
     "kernels/test_optimizer.py",
     "kernels/test_optimizer_cuda.py",
