@@ -1,4 +1,4 @@
-"""Rows of the losses, and of distances between vectors. Losses that broadcast: tests/ops/test_losses.py."""
+"""Rows of the losses, and of distances between vectors. Losses that broadcast: tests/ops/test_ops_edges.py."""
 
 import numpy as np
 
