@@ -60,7 +60,7 @@ def batch(dtype="float32", place="cpu"):
 
 
 @each_half
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
 def test_training(name, half, tmp_path):
     """Parameters, gradients and states have the type, also in a checkpoint. In float16 Adam's squares are lost, as in
     PyTorch."""

@@ -46,8 +46,8 @@ from results import store  # noqa: E402
 sys.path.remove(str(HERE))
 
 ENGINE = (
-    "test_engine test_engine_edges test_primitive test_tensor test_check ops/test_shape test_recompute ops/test_ops_edges "
-    "test_dlpack test_create"
+    "test_engine test_engine_edges test_primitive test_tensor test_check ops/test_shape test_recompute "
+    "ops/test_ops_edges test_dlpack test_create"
 )
 LOSS = "ops/test_ops ops/test_ops_edges ops/test_halves oracles/test_ops_torch oracles/test_elementwise_torch"
 KERNELS = "kernels/test_optimizer kernels/test_optimizer_plan optim/test_optim optim/test_steps"
