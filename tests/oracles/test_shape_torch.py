@@ -33,7 +33,7 @@ def random_key(rng, shape):
             key.append(int(rng.integers(-n, n)))
         elif kind == 1:
             begin, end = (int(i) for i in rng.integers(-n - 1, n + 2, 2))
-            key.append(slice(begin, end, int(rng.choice([-2, -1, 1, 2]))))
+            key.append(slice(begin, end, int(rng.choice([1, 2]))))
         elif kind == 2:
             key += [None, slice(None)]
         elif kind == 3:
