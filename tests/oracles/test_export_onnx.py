@@ -108,7 +108,7 @@ def test_whole_numbers_doubles_and_halves(tmp_path):
 # ---- networks --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.deep] * (n == "resnet")) for n in models.MODELS])
 def test_models(name, tmp_path):
     minigrad.manual_seed(0)
     shape = {"digits-cnn": (1, 8, 8), "resnet": (3, 32, 32)}.get(name, (1, 28, 28))

@@ -34,6 +34,7 @@ def test_scikit_learns_own_checks(example):
     assert not failed, "\n".join(failed)
 
 
+@pytest.mark.deep
 def test_images_in_a_search(example):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 255, (80, 1, 8, 8)) / np.float32(255), rng.choice(["dark", "half"], 80)
