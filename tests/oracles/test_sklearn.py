@@ -27,6 +27,7 @@ def example(monkeypatch):
     return module
 
 
+@pytest.mark.deep
 def test_scikit_learns_own_checks(example):
     results = check_estimator(example.Classifier(epochs=12), on_skip=None, on_fail=None)
     assert len(results) > 40
