@@ -43,8 +43,9 @@ class Summary:
     rows: tuple
     parameters: int
     trainable: int
-    macs: int
-    nbytes: int
+
+    macs = property(lambda self: sum(row.macs for row in self.rows))
+    nbytes = property(lambda self: sum(row.nbytes for row in self.rows))
 
     def __str__(self):
         table = [("layer", "type", "output shape", "parameters", "multiply-adds", "output bytes")]
@@ -107,15 +108,9 @@ def summary(model, input_shape):
     for path, module in listed:
         if path not in called:
             note(path, module, (), None)
-    return Summary(
-        title=type(model).__name__,
-        input_shape=shape,
-        rows=tuple(rows),
-        parameters=sum(parameter.numel() for parameter in parameters),
-        trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        macs=sum(row.macs for row in rows),
-        nbytes=sum(row.nbytes for row in rows),
-    )
+    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
+    whole = sum(parameter.numel() for parameter in parameters)
+    return Summary(type(model).__name__, shape, tuple(rows), whole, trainable)
 
 
 def _macs(module, given, out):

@@ -262,20 +262,21 @@ _cross_entropy.grads(
 )
 
 
-@_cross_entropy.fast_grads
-def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
+def _dx_of_cross_entropy(g, input, target, ignore_index, logsumexp, divisor=None):
     x = device.contiguous(input)
     dx = device.empty(x.shape, x.dtype, like=x)
     kernels.cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx)
     return {"input": dx}
 
 
+@_cross_entropy.fast_grads
+def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
+    return _dx_of_cross_entropy(g, input, target, ignore_index, logsumexp, divisor)
+
+
 @_cross_entropy_rows.fast_grads
 def _cross_entropy_rows_at_once(g, input, target, ignore_index, logsumexp):
-    x = device.contiguous(input)
-    dx = device.empty(x.shape, x.dtype, like=x)
-    kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, None, dx)
-    return {"input": dx}
+    return _dx_of_cross_entropy(device.contiguous(g), input, target, ignore_index, logsumexp)
 
 
 @device.there

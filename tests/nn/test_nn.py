@@ -1,13 +1,16 @@
-"""Modules: registration, names, state, modes."""
+"""Modules: registration, names, state, modes; containers, first values, the summary."""
 
 import collections
 import copy
+import math
 
 import numpy as np
 import pytest
 
+import minigrad
 from minigrad import Tensor, nn
 from minigrad.core.tape import write
+from minigrad.device import Generator, empty
 from minigrad_kernels.layout import FILTER, is_dense
 
 
@@ -51,98 +54,118 @@ def same(first, second):
     return first.keys() == second.keys() and all(np.array_equal(first[name], second[name]) for name in first)
 
 
+def names(pairs):
+    return [name for name, _ in pairs]
+
+
 # ---- parts -----------------------------------------------------------------------------------------------------------
 
 
 def test_names():
-    names = [name for name, _ in network().named_parameters()]
     inner = [f"1.{part}" for part in ("conv.weight", "conv.bias", "norm.weight", "norm.bias")]
-    assert names == ["0.weight", "0.bias", *inner, "4.weight", "4.bias"]
-    assert [name for name, _ in network().named_modules()] == ["", "0", "1", "1.conv", "1.norm", "2", "3", "4"]
+    parameters = ["0.weight", "0.bias", *inner, "4.weight", "4.bias"]
     buffers = ["1.norm.running_mean", "1.norm.running_var", "1.norm.num_batches_tracked"]
-    assert [name for name, _ in network().named_buffers()] == buffers
-    assert list(network().state_dict()) == names[:6] + buffers + names[6:]
-    assert [name for name, _ in network()[1].named_parameters("p", recurse=False)] == []
-    assert [name for name, _ in network().named_children()] == ["0", "1", "2", "3", "4"]
-    assert isinstance(network().state_dict(), collections.OrderedDict)
+    model = network()
+    assert names(model.named_parameters()) == parameters and names(model.named_buffers()) == buffers
+    assert names(model.named_modules()) == ["", "0", "1", "1.conv", "1.norm", "2", "3", "4"]
+    assert list(model.state_dict()) == parameters[:6] + buffers + parameters[6:]
+    assert names(model[1].named_parameters("p", recurse=False)) == []
+    assert isinstance(model.state_dict(), collections.OrderedDict)
+    assert model.get_submodule("") is model and model.get_submodule("1.norm") is model[1].norm
+    with pytest.raises(AttributeError, match="has no attribute 'pool'"):
+        model.get_submodule("1.pool")
+    model.add_module("last", nn.Tanh())
+    assert model.last is model[5]
 
 
 def test_shared_parameters_appear_once_but_are_saved_under_each_name():
     tied = Tied()
-    assert [name for name, _ in tied.named_parameters()] == ["first.weight", "second.bias"]
-    names = [name for name, _ in tied.named_parameters(remove_duplicate=False)]
-    assert names == ["first.weight", "second.weight", "second.bias"]
+    assert names(tied.named_parameters()) == ["first.weight", "second.bias"]
+    assert names(tied.named_parameters(remove_duplicate=False)) == ["first.weight", "second.weight", "second.bias"]
     assert list(tied.state_dict()) == ["scale", "first.weight", "second.weight", "second.bias"]
-    assert len(list(tied.buffers())) == 2
     tied(image(2, 4)).sum().backward()
     assert tied.first.weight.grad is tied.second.weight.grad
     twice = nn.Sequential(tied, tied)
-    assert len(list(twice.parameters())) == 2
-    assert len(list(twice.modules())) == 4 and len(list(twice.children())) == 1
+    assert (len(list(twice.parameters())), len(list(twice.modules())), len(list(twice.children()))) == (2, 4, 1)
 
 
-def test_attributes():
-    module = nn.Linear(2, 3)
+def test_attributes_and_parameters():
+    module, source = nn.Linear(2, 3), image(2, 3)
     with pytest.raises(TypeError, match="Linear: weight is a Tensor, wanted a Parameter or None"):
         module.weight = image(3, 2)
     module.bias = None
-    assert [name for name, _ in module.named_parameters()] == ["weight"]
+    assert names(module.named_parameters()) == ["weight"]
     assert np.array_equal(module(image(5, 2)).detach(), (image(5, 2) @ module.weight.T).detach())
-    module.weight = nn.Parameter(np.zeros((3, 2), np.float32))
-    assert module(image(5, 2)).sum().item() == 0
     del module.weight
     with pytest.raises(AttributeError, match="has no attribute 'weight'"):
         module.weight  # noqa: B018
     module.part = nn.ReLU()
     module.part = nn.Parameter(np.ones(1, np.float32))  # takes the name over
     assert not list(module.children()) and "part" in dir(module)
-    assert Tied().note == "not a part"
-
-
-def test_parameters():
-    source = image(2, 3)
     shared = nn.Parameter(source)
-    assert shared.requires_grad and shared.array is source.array
     write(shared)[...] = 1
-    assert source.version[0] == 1 and source.sum().item() == 6
-    assert not nn.Parameter([1.0, 2.0], requires_grad=False).requires_grad
-    with pytest.raises(TypeError, match="requires_grad wants floating"):
-        nn.Parameter(np.arange(3))
+    assert shared.requires_grad and source.version[0] == 1 and source.sum().item() == 6
     assert repr(nn.Parameter([1.0])).startswith("Parameter containing:\nTensor([1.]")
     assert type(shared * 2) is Tensor and type(shared.detach()) is Tensor
+    with pytest.raises(TypeError, match="requires_grad wants floating"):
+        nn.Parameter(np.arange(3))
+
+
+def test_containers():
+    layers = [nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1)]
+    for make in (lambda layers: nn.Sequential(*layers), nn.ModuleList):
+        listed = make(layers)
+        assert len(listed) == 3 and list(listed) == layers and listed[-1] is layers[2]
+        assert names(listed[1:].named_children())[0] in "01" and listed[1:][0] is layers[1]
+        listed[1] = nn.Tanh()
+        del listed[0]
+        assert names(listed.named_children()) == ["0", "1"] and isinstance(listed[0], nn.Tanh)
+        assert listed.append(nn.ReLU()) is listed and len(listed) == 3
+    assert listed.extend(listed) is listed and len(listed) == 6
+    listed += [layers[0]]
+    assert listed[-1] is layers[0]
+    with pytest.raises(NotImplementedError, match="ModuleList: forward is not defined"):
+        listed(1)
+    named = nn.Sequential(collections.OrderedDict(conv=nn.Conv2d(1, 2, 3), act=nn.ReLU()))
+    assert list(named.state_dict()) == ["conv.weight", "conv.bias"] and named.act is named[1]
+    vectors = nn.ParameterList([nn.Parameter(np.ones((2, 3), np.float32)), image(2)])
+    vectors += [vectors[0]]
+    assert names(vectors.named_parameters()) == ["0", "1"] and isinstance(vectors[1], nn.Parameter)
+    assert len(vectors) == 3 and repr(vectors[:1]) == "ParameterList((0): Parameter of shape (2, 3), float32)"
+
+
+def test_dictionaries_of_layers():
+    relu, linear = nn.ReLU(), nn.Linear(2, 3)
+    named = nn.ModuleDict({"a": relu, "b": linear})
+    assert named["a"] is relu and list(named) == ["a", "b"] == list(named.keys()) and len(named) == 2
+    assert list(named.values()) == [relu, linear] and dict(named.items()) == {"a": relu, "b": linear}
+    named.update([("c", nn.Tanh()), ["a", linear]])
+    named["d"] = relu
+    assert named["a"] is linear and list(named) == ["a", "b", "c", "d"] and named.get("x") is None
+    assert named.pop("c")(Tensor([0.0])).item() == 0 and "c" not in named
+    named.clear()
+    assert not list(named) and not list(named.parameters())
 
 
 # ---- changes to all parts --------------------------------------------------------------------------------------------
 
 
-def test_modes():
-    model = network()
-    assert all(module.training for module in model.modules())
+def test_modes_gradients_and_visits():
+    model, seen = network(), []
     assert model.eval() is model and not any(module.training for module in model.modules())
     assert model.train() is model and model[1].norm.training
     with pytest.raises(TypeError, match="train: mode is 1"):
         model.train(1)
-
-
-def test_gradients_of_all_parameters():
-    model = network()
     model(image(2, 1, 8, 8)).sum().backward()
-    assert all(p.grad is not None for p in model.parameters())
     addresses = [p.grad.array.ctypes.data for p in model.parameters()]
     model.zero_grad(set_to_none=False)
     assert [p.grad.array.ctypes.data for p in model.parameters()] == addresses
     assert all(not np.array(p.grad).any() for p in model.parameters())
     model.zero_grad()
     assert all(p.grad is None for p in model.parameters())
-    assert model.requires_grad_(False) is model
-    assert not model(image(2, 1, 8, 8)).requires_grad
-
-
-def test_apply_visits_those_below_first():
-    seen = []
-    model = nn.Sequential(nn.Sequential(nn.ReLU()), nn.Tanh())
-    assert model.apply(lambda module: seen.append(type(module).__name__)) is model
-    assert seen == ["ReLU", "Sequential", "Tanh", "Sequential"]
+    assert not model.requires_grad_(False)(image(2, 1, 8, 8)).requires_grad
+    model.apply(lambda module: seen.append(type(module).__name__))
+    assert seen == ["Conv2d", "Conv2d", "BatchNorm2d", "Block", "MaxPool2d", "Flatten", "Linear", "Sequential"]
 
 
 def test_types_and_devices():
@@ -156,14 +179,15 @@ def test_types_and_devices():
     assert model[1].norm.num_batches_tracked.dtype == np.int64 and model[1].norm.running_var.dtype == np.float64
     with pytest.raises(RuntimeError, match="was changed after it was used"):
         out.backward()
-    assert model(image(2, 1, 8, 8).double()).dtype == np.float64
     changed = {name for name, value in values(model.float()).items() if not np.array_equal(value, before[name])}
     assert changed == {f"1.norm.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")}
-    assert model.to("cpu") is model
     for targets in (("cpu", "float64"), (np.float64,), (image(1).double(),)):
         assert model.float().to(*targets)[0].weight.dtype == np.float64
     version = list(model[0].weight.version)
     assert model.to(device="cpu", dtype="float64").to()[0].weight.version == version  # nothing changed
+    for make in (nn.Linear, nn.ConvTranspose2d, nn.Embedding, nn.GroupNorm):
+        layer = make(2, 4, *(1,) * (make is nn.ConvTranspose2d), device="cpu", dtype="float64")
+        assert layer.weight.dtype == np.float64
 
 
 def test_copies_are_apart():
@@ -184,19 +208,44 @@ def test_forward_hooks():
     assert layer(Tensor([1.0])).tolist() == [1] and seen == [(layer, (2,), (2,))]
 
 
+def test_layers_may_be_extended():
+    class Scaled(nn.Linear):
+        def __init__(self, size, scale):
+            super().__init__(size, size, bias=False)
+            self.scale = scale
+
+        def forward(self, input):
+            return super().forward(input) * self.scale
+
+    class Leaky(nn.LeakyReLU):
+        negative_slope: float = 0.5
+
+    layer, x = Scaled(3, 2.0), image(2, 3)
+    assert np.allclose(layer(x).detach(), 2 * (x @ layer.weight.T).detach())
+    assert Leaky()(Tensor([-1.0])).item() == -0.5
+    assert repr(Leaky(0.25, True)) == "Leaky(negative_slope=0.25, inplace=True)"
+
+
+@pytest.mark.parametrize(
+    "name, shape", [("Dropout", (1000,)), ("Dropout1d", (50, 20, 3)), ("Dropout2d", (50, 20, 2, 2))]
+)
+def test_dropout_of_elements_or_whole_channels_in_training(name, shape):
+    layer, x = getattr(nn, name)(0.25), Tensor(np.ones(shape, np.float32))
+    channels = np.array(layer(x)).reshape(1000, -1)
+    assert np.all(channels == channels[:, :1])
+    assert abs((channels[:, 0] == 0).mean() - 0.25) < 0.07  # five standard deviations
+    assert layer.eval()(x) is x
+
+
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 
 def test_state_goes_into_another_network_of_its_kind():
-    model, other = network(), network()
+    model, other, x = network(), network(), image(3, 1, 8, 8)
     model(image(4, 1, 8, 8))
     assert not same(values(model), values(other))
-    result = other.load_state_dict(model.state_dict())
-    assert result.missing_keys == [] and result.unexpected_keys == []
-    assert same(values(model), values(other))
-    assert other[1].norm.num_batches_tracked.item() == 1
-    assert is_dense(other[0].weight.array, FILTER)
-    x = image(3, 1, 8, 8)
+    assert other.load_state_dict(model.state_dict()) == ([], []) and same(values(model), values(other))
+    assert other[1].norm.num_batches_tracked.item() == 1 and is_dense(other[0].weight.array, FILTER)
     assert np.array_equal(model.eval()(x).detach(), other.eval()(x).detach())
     other.double().load_state_dict(values(model))  # arrays, in the type of the network
     assert other[0].weight.dtype == np.float64
@@ -207,8 +256,7 @@ def test_state_shares_memory_and_raises_versions():
     model = nn.Linear(2, 2)
     state = model.state_dict()
     assert state["weight"].array is model.weight.array and not state["weight"].requires_grad
-    x = Tensor(np.ones((1, 2), np.float32), requires_grad=True)
-    out = model(x).sum()
+    out = model(Tensor(np.ones((1, 2), np.float32), requires_grad=True)).sum()
     model.load_state_dict(values(model))
     with pytest.raises(RuntimeError, match="weight was changed after it was used"):
         out.backward()
@@ -216,30 +264,114 @@ def test_state_shares_memory_and_raises_versions():
 
 def test_all_faults_of_a_state_in_one_error():
     model = network()
-    before = values(model)
-    state = values(model)
+    before, state = values(model), values(model)
     del state["0.bias"], state["1.norm.running_var"]
-    state |= {"extra": np.ones(1), "5.weight": np.ones(1)}
-    state["4.weight"], state["1.conv.bias"] = np.ones((3, 35)), np.ones((4, 1))
+    state |= {"extra": np.ones(1), "4.weight": np.ones((3, 35)), "1.conv.bias": np.ones((4, 1))}
     state["0.weight"] = state["0.weight"] + 1  # fits, but must not be written
-    with pytest.raises(ValueError) as caught:
-        model.load_state_dict(state)
-    text = str(caught.value)
-    assert text.startswith("load_state_dict: Sequential does not fit: ")
-    for part in (
-        "missing 0.bias, 1.norm.running_var",
-        "unexpected extra, 5.weight",
-        "4.weight has shape (3, 35), wanted (3, 36)",
-        "1.conv.bias has shape (4, 1), wanted (4,)",
-    ):
-        assert part in text
-    assert same(values(model), before)
-    with pytest.raises(ValueError, match="4.weight has shape") as caught:  # shapes must fit even so
-        model.load_state_dict(state, strict=False)
-    assert "missing" not in str(caught.value) and same(values(model), before)
-    for name in ("4.weight", "1.conv.bias"):
-        del state[name]
+    faults = "4.weight has shape (3, 35), wanted (3, 36)", "1.conv.bias has shape (4, 1), wanted (4,)"
+    for strict, parts in ((True, ("missing 0.bias, 1.norm.running_var", "unexpected extra")), (False, ())):
+        with pytest.raises(ValueError) as caught:  # shapes must fit even so
+            model.load_state_dict(state, strict=strict)
+        assert str(caught.value).startswith("load_state_dict: Sequential does not fit: ")
+        assert all(part in str(caught.value) for part in (*faults, *parts)) and same(values(model), before)
+    del state["4.weight"], state["1.conv.bias"]
     result = model.load_state_dict(state, strict=False)
     assert result.missing_keys == ["0.bias", "1.conv.bias", "1.norm.running_var", "4.weight"]
-    assert result.unexpected_keys == ["extra", "5.weight"]
+    assert result.unexpected_keys == ["extra"]
     assert np.array_equal(values(model)["0.weight"], before["0.weight"] + 1)
+
+
+# ---- first values ----------------------------------------------------------------------------------------------------
+
+
+def test_filters_lie_as_the_kernels_want_them():
+    for layer in (nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(3, 4, 3)):
+        assert is_dense(layer.weight.array, FILTER)
+    for layer in (nn.Conv1d(3, 4, 5), nn.ConvTranspose1d(3, 4, 5)):
+        assert is_dense(minigrad.ops.unsqueeze(layer.weight, 2).array, FILTER)
+
+
+SPREADS = {  # standard deviation for shape (40, 30, 3, 2): fan_in 180, fan_out 240
+    "kaiming_uniform_": (dict(nonlinearity="relu"), math.sqrt(2 / 180)),
+    "kaiming_normal_": (dict(mode="fan_out", a=0.2), math.sqrt(2 / (1 + 0.04) / 240)),
+    "xavier_uniform_": (dict(gain=2.0), 2 * math.sqrt(2 / 420)),
+    "xavier_normal_": ({}, math.sqrt(2 / 420)),
+    "uniform_": (dict(a=-3, b=3), math.sqrt(3)),
+    "normal_": (dict(std=0.2), 0.2),
+    "trunc_normal_": (dict(std=0.02), 0.02),
+    "orthogonal_": (dict(gain=2), 2 / math.sqrt(180)),
+}
+
+
+@pytest.mark.parametrize("name", SPREADS)
+def test_initialisers(name):
+    """Mean and spread; the same numbers in every layout and type; the default generator hears manual_seed."""
+    options, std = SPREADS[name]
+    draw, found = getattr(nn.init, name), []
+    for dtype, order in (("float32", FILTER), ("float32", None), ("float64", FILTER)):
+        weight = nn.Parameter(empty((40, 30, 3, 2), dtype, order))
+        assert draw(weight, generator=Generator(0), **options) is weight and weight.version == [1]
+        found.append(np.array(weight.detach()).astype(np.float32))
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+    root = math.sqrt(found[0].size)
+    assert abs(found[0].mean()) < 5 * std / root and found[0].std() == pytest.approx(std, rel=5 / root)
+    if "uniform" in name:
+        assert np.abs(found[0]).max() <= np.float32(math.sqrt(3) * std)
+    twice = []
+    for seed in (5, 5, 6):
+        minigrad.manual_seed(seed)
+        twice.append(np.array(draw(weight, **options).detach()))
+    assert np.array_equal(twice[0], twice[1]) and not np.array_equal(twice[0], twice[2])
+
+
+def test_values_of_initialisers():
+    weight = nn.init.trunc_normal_(Tensor(empty((100, 80))), mean=1, std=2, a=-1, b=2, generator=Generator(0))
+    assert -1 <= weight.array.min() < -0.99 and 1.99 < weight.array.max() <= 2
+    for shape in ((3, 3), (2, 5), (4, 2, 3), (0, 3)):
+        matrix = nn.init.orthogonal_(Tensor(np.ones(shape)), gain=1.5).array.reshape(shape[0], math.prod(shape[1:]))
+        small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+        np.testing.assert_allclose(small, 1.5**2 * np.eye(len(small)), atol=1e-12)
+    other, large = np.random.Generator(np.random.Philox(7)), Tensor(empty((300, 64, 3, 3), "float32", FILTER))
+    nn.init.normal_(large, 0.25, 1.5, Generator(7))  # drawn in runs, in logical order
+    assert (large.array == (0.25 + 1.5 * other.standard_normal(large.shape)).astype(np.float32)).all()
+    assert nn.init.ones_(large).array.all() and nn.init.constant_(large, 2.5).array.min() == 2.5
+
+
+# ---- the summary -----------------------------------------------------------------------------------------------------
+
+
+def test_summary_of_lenet():
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    )
+    made = nn.summary(model, (2, 1, 32, 32))
+    assert [row.shape for row in made.rows][:4] == [(2, 6, 28, 28), (2, 6, 28, 28), (2, 6, 14, 14), (2, 16, 10, 10)]
+    # By hand: filters * (taps + 1), rows * (columns + 1); outputs times the products that each sums.
+    counts = {row.path: (row.parameters, row.macs) for row in made.rows if row.parameters}
+    assert counts["0"] == (6 * (25 + 1), 2 * 6 * 28 * 28 * 25) and counts["11"] == (10 * 85, 2 * 840)
+    assert counts["3"] == (16 * (150 + 1), 2 * 16 * 10 * 10 * 150) and counts["7"] == (120 * 401, 2 * 48000)
+    assert made.parameters == made.trainable == 61_706 and made.rows[0].nbytes == 2 * 6 * 28 * 28 * 4
+    text = str(made)
+    assert "Sequential, input (2, 1, 32, 32), 61,706 of 61,706 parameters trainable" in text
+    assert "3      Conv2d     (2, 16, 10, 10)       2,416        480,000" in text
+    assert text.splitlines()[-1].split() == ["total", "61,706", "833,040", "120,016"]
+    made = nn.summary(nn.Sequential(nn.Conv1d(2, 4, 3), nn.ConvTranspose1d(4, 6, 5, 2, groups=2)), (3, 2, 9))
+    assert [row.macs for row in made.rows] == [3 * 4 * 7 * 2 * 3, 3 * 4 * 7 * 3 * 5]
+
+
+def test_summary_leaves_the_network_as_it_was():
+    model = nn.Sequential(Block(2), nn.Dropout(0.5), Tied())
+    model[0].eval()
+    model.requires_grad_(False)
+    before, modes = values(model), [module.training for module in model.modules()]
+    with pytest.raises(ValueError, match=r"summary: input_shape \(1, 2, 4, 3\) does not fit; .*batch.*linear"):
+        nn.summary(model, (1, 2, 4, 3))
+    state = minigrad.default_generator.get_state()
+    made = nn.summary(model, (1, 2, 4, 4))
+    assert [row.path for row in made.rows] == ["0.conv", "0.norm", "1", "2.first", "2.second"]
+    assert made.rows[-1].parameters == 4  # the weight counts where it was met first
+    assert made.parameters == 2 * (18 + 1) + 4 + 20 and made.trainable == 0
+    assert same(values(model), before) and [module.training for module in model.modules()] == modes
+    assert not any(module._hooks for module in model.modules())
+    assert minigrad.default_generator.get_state() == state

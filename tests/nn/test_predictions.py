@@ -12,8 +12,6 @@ from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.train import Histograms, History, TensorBoard, confusion_matrix, evaluate, fit, predict
 from tests.train.small_training import images, network
 
-# ---- predictions -------------------------------------------------------------------------------------------
-
 
 def test_probabilities_are_those_of_the_network():
     model, dataset = network(dropout=0.5), images()
@@ -21,37 +19,23 @@ def test_probabilities_are_those_of_the_network():
     probabilities, targets = predict(model, data.Loader(dataset, 16))
     assert model.training and not model[2].training, "flags are as before"
     np.testing.assert_array_equal(targets, dataset.labels)
-    np.testing.assert_allclose(probabilities.sum(1), 1, rtol=1e-6)
     scores = model.eval()(Tensor(dataset.images.astype(np.float32) / 255)).detach().numpy().astype(np.float64)
     wanted = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
     np.testing.assert_allclose(probabilities, wanted, rtol=1e-5)
     loss, accuracy = evaluate(model, data.Loader(dataset, 16))
     assert accuracy == np.mean(probabilities.argmax(1) == targets)
     np.testing.assert_allclose(loss, -np.log(wanted[np.arange(len(targets)), targets]).mean(), rtol=1e-5)
-
-
-def test_predict_refuses():
     with pytest.raises(ShapeError, match="loader has no images"):
         predict(network(), [])
 
 
-@pytest.mark.parametrize("kind", [np.array, tensor, list])
-def test_confusion_matrix_counts(kind):
-    matrix = confusion_matrix(kind([0, 0, 2, 2, 2]), kind([0, 1, 2, 2, 0]), 4)
-    np.testing.assert_array_equal(matrix, [[1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 2, 0], [0, 0, 0, 0]])
-    assert matrix.dtype == np.int64
-
-
-def test_confusion_matrix_agrees_with_counting_one_by_one():
-    random = np.random.default_rng(0)
-    targets, predicted = random.integers(0, 7, (2, 500))
+def test_confusion_matrix():
+    targets, predicted = np.random.default_rng(0).integers(0, 7, (2, 500))
     wanted = np.zeros((7, 7), int)
     for row, column in zip(targets, predicted, strict=True):
         wanted[row, column] += 1
-    np.testing.assert_array_equal(confusion_matrix(targets.astype(np.uint8), predicted, 7), wanted)
-
-
-def test_confusion_matrix_refuses():
+    for kind in (np.array, tensor, list):
+        np.testing.assert_array_equal(confusion_matrix(kind(targets), kind(predicted), 7), wanted)
     wrong = [(([0.5], [1], 2), IndexError), (([1, 2], [1, 1], 2), IndexError), (([1], [-1], 2), ShapeError)]
     wrong += [(([1], [[1]], 2), ShapeError), (([1], [1], 0), ShapeError), (([1], [1], 2.0), KindError)]
     for arguments, kind in wrong:
@@ -74,71 +58,41 @@ def test_histograms_count_every_weight_and_gradient():
     assert histograms.records.keys() == dict(model.named_parameters()).keys()
     for name, parameter in model.named_parameters():
         rows = histograms.records[name]
-        assert [row[0] for row in rows] == [1, 2, 3]
-        edges = [np.asarray(own) for own in rows[0][1]]
-        assert all(row[1] is rows[0][1] for row in rows)
-        for own in edges:
-            assert own.shape == (66,) and (np.diff(own) > 0).all()
-            np.testing.assert_allclose(own, -own[::-1])
-        for counts in (counts for row in rows for counts in row[2:]):
-            assert sum(counts) == parameter.numel()
-        last = (parameter.detach().numpy(), parameter.grad.numpy())
-        for values, own, counts in zip(last, edges, rows[-1][2:], strict=True):
-            inside = (own[:-1, None] <= values.ravel()) & (values.ravel() < own[1:, None])
+        assert [row[0] for row in rows] == [1, 2, 3] and all(row[1] is rows[0][1] for row in rows)
+        last = parameter.detach().numpy(), parameter.grad.numpy()
+        for values, edges, counts in zip(last, map(np.asarray, rows[0][1]), rows[-1][2:], strict=True):
+            assert edges.shape == (66,) and (np.diff(edges) > 0).all() and sum(counts) == parameter.numel()
+            inside = (edges[:-1, None] <= values.ravel()) & (values.ravel() < edges[1:, None])
             np.testing.assert_array_equal(counts[1:-1], inside.sum(1)[1:-1])
-
-
-def test_histograms_of_gradients_tell_orders_of_magnitude_apart():
-    model = nn.Sequential(nn.Linear(4, 1, bias=False))
-    histograms = Histograms(model, bins=13)  # six decades on either side
-    model[0].weight.grad = tensor([[2.0, -0.5, 0.5e-3, 0.0]])
-    histograms.on_epoch(History([{"epoch": 1}]))
-    ((_, (_, edges), _, counts),) = histograms.records["0.weight"]
-    np.testing.assert_allclose(edges[7:], 2.0 * np.logspace(-5, 1, 7))
-    assert {edges[i] < value < edges[i + 1] for i, value in ((1, -0.5), (6, 0.0), (8, 0.5e-3))} == {True}
-    assert [counts[i] for i in (1, 6, 8)] == [1, 1, 1] and sum(counts) == 4
-
-
-def test_histograms_of_weights_reach_to_twice_the_largest_and_gather_what_lies_beyond():
-    model = nn.Sequential(nn.Linear(2, 1, bias=False))
-    histograms, history = Histograms(model, bins=5), History([{"epoch": 1}])
-    model[0].weight.array[...] = [[-0.5, 0.0]]
-    histograms.on_epoch(history)
-    model[0].weight.array[...] = [[7.0, -7.0]]
-    model[0].weight.grad = tensor([[math.nan, 1.0]])
-    history.append({"epoch": 2})
-    histograms.on_epoch(history)
-    (_, edges, first, none), (_, _, second, infinite) = histograms.records["0.weight"]
-    np.testing.assert_allclose(edges[0], [-1, -0.6, -0.2, 0.2, 0.6, 1])
-    assert first == [0, 1, 1, 0, 0] and second == [1, 0, 0, 0, 1]
-    assert none is infinite is None, "no gradient, and one that is not finite"
-
-
-def test_histograms_state_goes_through_json():
-    model, _, histograms = trained(3, lambda model, optimizer: Histograms(model))
     other = Histograms(model)
     other.load_state_dict(json.loads(json.dumps(histograms.state_dict())), epochs=2)
     found, wanted = (json.loads(json.dumps(one.state_dict())) for one in (other, histograms))
     assert found == {name: rows[:2] for name, rows in wanted.items()}
 
 
-@pytest.mark.parametrize(
-    "state",
-    [
-        3,
-        {"w": 3},
-        {"w": [["1"]]},
-        {"w": [[]]},
-    ],
-)
-def test_histograms_refuse_a_malformed_state(state):
-    with pytest.raises(ShapeError, match="state is malformed"):
-        Histograms(network()).load_state_dict(state, epochs=1)
+def test_edges_of_histograms():
+    """Six decades of gradients on either side; weights to twice the largest, and what lies beyond is gathered."""
+    model = nn.Sequential(nn.Linear(4, 1, bias=False))
+    histograms, history = Histograms(model, bins=13), History([{"epoch": 1}])
+    model[0].weight.grad = tensor([[2.0, -0.5, 0.5e-3, 0.0]])
+    model[0].weight.array[...] = [[-0.5, 0.0, 0.0, 0.0]]
+    histograms.on_epoch(history)
+    model[0].weight.grad = tensor([[math.nan, 1.0, 0.0, 0.0]])
+    model[0].weight.array[...] = [[7.0, -7.0, 0.0, 0.0]]
+    history.append({"epoch": 2})
+    histograms.on_epoch(history)
+    (_, (weights, edges), first, counts), (_, _, second, infinite) = histograms.records["0.weight"]
+    np.testing.assert_allclose(edges[7:], 2.0 * np.logspace(-5, 1, 7))
+    assert {edges[i] < value < edges[i + 1] for i, value in ((1, -0.5), (6, 0.0), (8, 0.5e-3))} == {True}
+    assert [counts[i] for i in (1, 6, 8)] == [1, 1, 1] and sum(counts) == 4
+    np.testing.assert_allclose(weights, np.linspace(-1, 1, 14))
+    assert (first[6], second[0], second[6], second[-1], infinite) == (3, 1, 2, 1, None)
 
 
 def test_histograms_refuse():
-    with pytest.raises(KindError, match="model is 3, wanted an instance of Module"):
-        Histograms(3)
+    for state in (3, {"w": 3}, {"w": [["1"]]}, {"w": [[]]}):
+        with pytest.raises(ShapeError, match="state is malformed"):
+            Histograms(network()).load_state_dict(state, epochs=1)
     for bins, message in ((1, "at least 3"), (64, "an odd number")):
         with pytest.raises(ShapeError, match=f"bins is {bins}, wanted {message}"):
             Histograms(network(), bins)
@@ -164,36 +118,21 @@ def read_back(folder):
     return found, starts
 
 
-def test_event_files_hold_the_figures(tmp_path):
+def test_event_files_hold_the_figures_and_go_on_where_a_history_does(tmp_path, monkeypatch):
     pytest.importorskip("tensorboardX")
-    test = data.Loader(images(seed=1), 11)
-    make = lambda model, optimizer: TensorBoard(tmp_path / "board", optimizer)
-    _, history, board = trained(2, make, test=test)
-    with board:
-        pass
-    found, _ = read_back(tmp_path / "board")
+    model, test, history = network(), data.Loader(images(seed=1), 11), History()
+    optimizer = optim.SGD(model.parameters(), 0.1)
+    for epochs in (1, 2):
+        with TensorBoard(tmp_path, optimizer) as board:
+            fit(model, data.Loader(images(), 11), optimizer, epochs, test=test, history=history, callbacks=[board])
+    found, starts = read_back(tmp_path)
     for tag, name in (("loss/train", "loss"), ("loss/test", "test_loss"), ("accuracy/test", "test_accuracy")):
         assert [step for step, _ in found[tag]] == [4, 8]
         np.testing.assert_allclose([value for _, value in found[tag]], history[name], rtol=1e-6)
-    assert [step for step, _ in found["step/loss"]] == list(range(1, 9))
+    assert [step for step, _ in found["step/loss"]] == list(range(1, 9)) and starts == [1, 5]
     means = np.reshape([value for _, value in found["step/loss"]], (2, 4)).mean(1)  # batches of one size
     np.testing.assert_allclose(means, history["loss"], rtol=1e-5)
     np.testing.assert_allclose([value for _, value in found["step/lr"]], 0.1, rtol=1e-6)
-
-
-def test_event_files_go_on_where_a_history_does(tmp_path):
-    pytest.importorskip("tensorboardX")
-    model = network()
-    optimizer, history = optim.SGD(model.parameters(), 0.1), History()
-    for epochs in (1, 2):
-        with TensorBoard(tmp_path) as board:
-            fit(model, data.Loader(images(), 11), optimizer, epochs, history=history, callbacks=[board])
-    found, starts = read_back(tmp_path)
-    assert [step for step, _ in found["step/loss"]] == list(range(1, 9)) and starts == [1, 5]
-    assert found.keys() == {"step/loss", "loss/train", "accuracy/train"}
-
-
-def test_without_tensorboardx_the_error_says_what_to_install(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboardX" else find(name))
     with pytest.raises(StateError, match=r'not installed; pip install -e "\.\[tensorboard\]"'):

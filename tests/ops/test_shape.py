@@ -1,4 +1,4 @@
-"""Memory and keys of the ops that rearrange elements, beyond what a row can say."""
+"""Ops that rearrange elements and order them, beyond what a row can say: memory, keys, ties, NaN, types, layouts."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,10 @@ def numbers(*shape):
     "turned, shape, view",
     [
         (lambda a: a.transpose(0, 2, 3, 1), (2, 12, 5), True),  # channels last: pixels merge
-        (lambda a: a[::2], (1, 60), True),
         (lambda a: a[:, ::-1], (2, 5, 12), True),
         (lambda a: np.broadcast_to(a[:1], (4, 5, 3, 4)), (4, 60), True),
         (lambda a: a.transpose(0, 2, 3, 1), (-1,), False),
         (lambda a: a[:, ::2], (2, -1), False),
-        (lambda a: a[..., ::-1], (2, 5, 12), False),
     ],
 )
 def test_a_shape_that_memory_allows_is_a_view(turned, shape, view):
@@ -62,72 +60,85 @@ def test_contiguous_and_clone():
     np.testing.assert_array_equal(both.array, np.full(x.shape, 3))
 
 
-# ---- keys ------------------------------------------------------------------------------------------------------------
-
-IDX = np.array([2, 0, 2])
-
-
-@pytest.mark.parametrize(
-    "key, same",
-    [
-        (Tensor(IDX), IDX),
-        ((slice(None), Tensor(IDX)), (slice(None), IDX)),
-        ((1, Tensor(IDX.astype(np.int32))), (1, IDX)),
-        ((slice(Tensor(np.array(1)), None), Tensor(np.array(-1))), (slice(1, None), -1)),
-        ([Tensor(np.array(2)), Tensor(np.array(0))], [2, 0]),
-        (np.uint8(1), 1),
-        (Tensor(np.array(True)), True),
-        ((Tensor(np.array([True, False, True])), Tensor(np.array([0, 3]))), ([0, 2], [0, 3])),
-    ],
-)
-def test_keys_hold_tensors(key, same):
-    x = numbers(3, 4)
-    np.testing.assert_array_equal(x[key].array, x.array[same])
-
-
-def test_gradients_add_where_one_was_picked_twice():
-    x = numbers(3, 2)
-    np.testing.assert_array_equal(grad(x[[2, 0, 2, 2]].sum(), x)[0].array, [[1, 1], [0, 0], [3, 3]])
-    np.testing.assert_array_equal(grad(x[[2, 0, 2], [1, 1, 1]].sum(), x)[0].array, [[0, 1], [0, 0], [0, 2]])
-    np.testing.assert_array_equal(grad(x[x > 2].sum(), x)[0].array, x.array > 2)
-
-
-def test_random_keys_without_arrays_are_those_of_numpy():
-    rng, x = np.random.default_rng(0), numbers(3, 4, 5)
-
-    def part():
-        start, stop, step = (int(n) for n in rng.integers(-6, 7, 3))
-        return [slice(start, stop, step or None), slice(None, None, step or 1), int(rng.integers(-3, 3)), None][
-            rng.integers(4)
-        ]
-
-    for _ in range(100):
-        key = [part() for _ in range(rng.integers(0, 5))]
-        key = key[: next((i for i in range(len(key)) if sum(p is not None for p in key[: i + 1]) > 3), len(key))]
-        if rng.random() < 0.5:
-            key.insert(rng.integers(len(key) + 1), ...)
-        out, marked = x[tuple(key)], np.zeros(x.shape)
-        np.testing.assert_array_equal(out.array, x.array[tuple(key)])
-        marked[tuple(key)] = 1
-        np.testing.assert_array_equal(grad(out.sum(), x)[0].array, marked)
-
-
 # ---- picking and putting ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("op", [ops.scatter_add, ops.scatter])
-def test_source_larger_than_index(op):
-    """PyTorch has no gradient for it; here what is not used gets 0."""
-    x, src, i = numbers(3, 4), numbers(3, 4), Tensor(np.array([[1, 0], [3, 2]]))
-    used = np.zeros((3, 4))
-    used[:2, :2] = 1
-    np.testing.assert_array_equal(grad(op(x, 1, i, src).sum(), src)[0].array, used)
+def test_keys_hold_tensors():
+    x, places = numbers(3, 4), np.array([2, 0, 2])
+    for key, same in (
+        (Tensor(places), places),
+        ((1, Tensor(places.astype(np.int32))), (1, places)),
+        ((slice(Tensor(np.array(1)), None), Tensor(np.array(-1))), (slice(1, None), -1)),
+        ([Tensor(np.array(2)), Tensor(np.array(0))], [2, 0]),
+        (Tensor(np.array(True)), True),
+        ((Tensor(np.array([True, False, True])), Tensor(np.array([0, 3]))), ([0, 2], [0, 3])),
+    ):
+        np.testing.assert_array_equal(x[key].array, x.array[same])
 
 
-@pytest.mark.parametrize("padding", [1, -2])
-def test_a_padding_row_gets_no_gradient_of_any_order(padding):
-    words, weight = Tensor(np.array([0, 2, 2, 1])), numbers(3, 2)
-    (once,) = grad((ops.embedding(words, weight, padding) ** 3).sum(), weight, create_graph=True)
-    (again,) = grad(once.sum(), weight)
-    np.testing.assert_allclose(once.array, 3 * weight.array**2 * [[1], [0], [2]], rtol=1e-12)
-    np.testing.assert_allclose(again.array, 6 * weight.array * [[1], [0], [2]], rtol=1e-12)
+def test_gradients_add_where_one_was_picked_twice():
+    """What a source has beyond its indices gets 0, a row of padding none of any order."""
+    x, src, places = numbers(3, 2), numbers(3, 2), Tensor(np.array([[1], [0]]))
+    np.testing.assert_array_equal(grad(x[[2, 0, 2], [1, 1, 1]].sum(), x)[0].array, [[0, 1], [0, 0], [0, 2]])
+    np.testing.assert_array_equal(grad(x[x > 2].sum(), x)[0].array, x.array > 2)
+    for op in (ops.scatter_add, ops.scatter):
+        np.testing.assert_array_equal(grad(op(x, 1, places, src).sum(), src)[0].array, [[1, 0], [1, 0], [0, 0]])
+    words = Tensor(np.array([0, 2, 2, 1]))
+    (once,) = grad((ops.embedding(words, x, -2) ** 3).sum(), x, create_graph=True)
+    (again,) = grad(once.sum(), x)
+    np.testing.assert_allclose(once.array, 3 * x.array**2 * [[1], [0], [2]], rtol=1e-12)
+    np.testing.assert_allclose(again.array, 6 * x.array * [[1], [0], [2]], rtol=1e-12)
+
+
+# ---- order and running sums ------------------------------------------------------------------------------------------
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 3.0, np.inf, -np.inf, np.nan, 1e-7]
+
+
+def places_of(x, axis, descending):
+    """Where elements belong by Python's sort, which leaves equals as they are; NaN is the largest."""
+
+    def order(line):
+        key = lambda k: (line[k] != line[k], 0 if line[k] != line[k] else line[k])
+        down = lambda k: (line[k] == line[k], 0 if line[k] != line[k] else -line[k])
+        return sorted(range(len(line)), key=down if descending else key)
+
+    return np.apply_along_axis(lambda line: order(line.tolist()), axis, x)
+
+
+@pytest.mark.parametrize("dtype", "float16 bfloat16 float32 float64 int8 uint8 int32 int64 uint64 bool".split())
+def test_order_keeps_equals_and_puts_nan_last(dtype):
+    rng = np.random.default_rng(0)
+    for shape, axis in (((5, 90), 1), ((90, 3), 0), ((3, 40, 2), -2)):
+        high = 2 if dtype == "bool" else 5
+        drawn = rng.choice(SPECIAL, shape) if "float" in dtype else rng.integers(0, high, shape)
+        x = Tensor(drawn).to(dtype)
+        values = x.to("float64").numpy()
+        turned = Tensor(np.asfortranarray(x.numpy())[..., ::-1])[..., Tensor(np.arange(shape[-1])[::-1].copy())]
+        for descending in (False, True):
+            wanted = places_of(values, axis, descending)
+            in_order = np.take_along_axis(values, wanted, axis)
+            np.testing.assert_array_equal(turned.argsort(axis, descending).numpy(), wanted)
+            ordered = x.sort(axis, descending)
+            np.testing.assert_array_equal(ordered.indices.numpy(), wanted)
+            np.testing.assert_array_equal(ordered.values.to("float64").numpy(), in_order)
+            for k in (0, 1, 2, shape[axis]):
+                top, first = x.topk(k, axis, descending), range(k)
+                np.testing.assert_array_equal(top.indices.numpy(), wanted.take(first, axis))
+                np.testing.assert_array_equal(top.values.to("float64").numpy(), in_order.take(first, axis))
+    x = Tensor(np.array([[1.0, 3, 3, 2, 3]], np.float32), requires_grad=True)
+    assert grad(x.topk(2).values.sum(), x)[0].tolist() == [[0, 1, 1, 0, 0]]  # goes to the first of equals
+
+
+@pytest.mark.parametrize("axis, shape", [(1, (7, 33)), (0, (33, 7)), (1, (3, 20, 5)), (1, (2, 5, 3, 3))])
+def test_running_sums_of_views_and_their_gradients(axis, shape):
+    rng = np.random.default_rng(0)
+    for dtype in ("float16", "float32", "float64", "int32"):
+        x = rng.integers(-9, 9, shape).astype(dtype)
+        for array in (np.asfortranarray(x), x[tuple([slice(None, None, -1)] * x.ndim)], x):
+            np.testing.assert_array_equal(Tensor(array).cumsum(axis).numpy(), array.cumsum(axis, dtype=np.int64))
+    x, g = Tensor(x.astype("float64"), requires_grad=True), rng.integers(-9, 9, shape).astype("float64")
+    (dx,) = grad(x.cumsum(axis), x, Tensor(g))
+    np.testing.assert_array_equal(dx.numpy(), np.flip(np.flip(g, axis).cumsum(axis), axis))
+    special = Tensor(np.array([1, np.inf, 2, -np.inf, 3], np.float32)).cumsum(0)
+    np.testing.assert_array_equal(special.numpy(), [1, np.inf, np.inf, np.nan, np.nan])

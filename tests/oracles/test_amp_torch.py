@@ -17,14 +17,8 @@ OF_OTHERS = {"conv1d", "conv_transpose1d", "conv_transpose2d"}  # are made of op
 UNLISTED = {
     "lower": {"conv2d_input_grad", "conv2d_weight_grad", "scaled_dot_product_attention"},
     "float32": {
-        "binary_cross_entropy",
-        "cross_entropy",
-        "huber_loss",
-        "interpolate",
-        "logsigmoid",
-        "normalize",
-        "pairwise_distance",
-        "square",
+        *("binary_cross_entropy", "cross_entropy", "huber_loss", "interpolate", "logsigmoid", "normalize"),
+        *("pairwise_distance", "square"),
     },
     "widest": {"cat", "stack"},
 }
@@ -87,45 +81,7 @@ def test_values_and_gradients_like_its_autocast(name, dtype):
             assert x.grad is None
 
 
-LAYERS = {
-    "conv": lambda nn: [nn.Conv2d(3, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 5)],
-    "norm": lambda nn: [
-        nn.Conv2d(3, 8, 3, padding=1),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.AvgPool2d(2),
-        nn.Flatten(),
-        nn.Linear(128, 5),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_network_like_its_autocast(name):
-    """Loss and gradients in bfloat16 are as near to PyTorch's as PyTorch's are to its own in float32."""
-    mine, theirs = nn.Sequential(*LAYERS[name](nn)), torch.nn.Sequential(*LAYERS[name](torch.nn))
-    for p, q in zip(mine.parameters(), theirs.parameters(), strict=True):
-        p.data = q.detach().numpy().copy()
-    x = np.random.default_rng(5).standard_normal((16, 3, 8, 8)).astype(np.float32)
-    labels = np.arange(16) % 5
-    with amp.autocast("bfloat16"):
-        loss = ops.cross_entropy(mine(Tensor(x)), Tensor(labels))
-    loss.backward()
-    found = []
-    for enabled in (True, False):
-        theirs.zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
-            value = torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(labels))
-        value.backward()
-        found.append([value.item(), *(q.grad.numpy().copy() for q in theirs.parameters())])
-    ours = [loss.item(), *(p.grad.numpy() for p in mine.parameters())]
-    for a, rounded, exact in zip(ours, *found, strict=True):
-        apart = lambda b, c: np.linalg.norm(np.asarray(b, np.float64) - c)
-        assert apart(a, exact) <= 1.5 * apart(rounded, exact) + 1e-2 * np.linalg.norm(exact)
-
-
-@pytest.mark.parametrize("kind", ["SGD", "Adam"])
-@pytest.mark.parametrize("options", [(8.0, 2.0, 0.5, 3), (5.0, 2.7, 0.3, 2)], ids=["halves", "odd"])
+@pytest.mark.parametrize("kind, options", [("SGD", (8.0, 2.0, 0.5, 3)), ("Adam", (5.0, 2.7, 0.3, 2))])
 def test_the_scaler_step_by_step(kind, options):
     w, t = both(6)
     first, second = getattr(optim, kind)([w], lr=0.1), getattr(torch.optim, kind)([t], lr=0.1)

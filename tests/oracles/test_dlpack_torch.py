@@ -35,17 +35,13 @@ def test_channels_last_stays_channels_last():
 
 
 def test_memory_outlives_its_first_owner():
-    theirs = torch.full((1000,), 3.0)
-    ours = minigrad.from_dlpack(theirs)
-    del theirs
-    gc.collect()
-    others = [torch.zeros(1000) for _ in range(8)]
-    assert (ours.numpy() == 3).all() and len(others) == 8
-    ours = minigrad.full((1000,), 4.0)
-    theirs = torch.from_dlpack(ours)
-    del ours
-    others = [minigrad.zeros(1000) for _ in range(8)]
-    assert (theirs == 4).all() and len(others) == 8
+    for make, other in ((torch.full, minigrad), (minigrad.full, torch)):
+        theirs = make((1000,), 3.0)
+        ours = other.from_dlpack(theirs)
+        del theirs
+        gc.collect()
+        others = [make((1000,), 0.0) for _ in range(8)]
+        assert (ours == 3).all() and len(others) == 8
 
 
 def test_refusals_are_of_the_same_kind():

@@ -86,13 +86,11 @@ FUNCTIONS = {
     **{f"x ** {number}": named("pow", number) for number in (0, 1, 2, 3, -1, -2, 0.5, -0.5, 1.5, 2.5, NAN, INF)},
     **{f"{number} ** x": lambda lib, x, number=number: lib.pow(number, x) for number in (0, 1, 2, -1, 0.5, INF)},
     "gelu tanh": named("gelu", approximate="tanh"),
-    "elu -1.5": named("elu", -1.5),
     "leaky_relu 0": named("leaky_relu", 0.0),
     "softplus 2 3": named("softplus", 2.0, 3.0),
     "clamp 0 1": named("clamp", 0.0, 1.0),
     "clamp 1 -1": named("clamp", 1.0, -1.0),
     "clamp NaN": named("clamp", NAN, 1.0),
-    "clamp min": named("clamp", 1.0),
     "where": lambda lib, x: lib.where(Tensor(MASK) if lib is ops else torch.tensor(MASK), x, 1.5),
     "2 - x": lambda lib, x: 2 - x,
     "2 / x": lambda lib, x: 2 / x,
@@ -177,12 +175,12 @@ def kind(call, *arguments):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("shapes", [((3,), (3,)), ((3,), ()), ((), (3,))], ids=str)
 @pytest.mark.parametrize("name", BINARY)
-def test_types_of_pairs(name, shapes):
+def test_types_of_pairs(name):
     """Each type with each, and with Python's numbers; what one refuses the other refuses."""
     wants_tensors = name in ("maximum", "minimum", "logical_and")  # torch takes no numbers there
-    for kinds in itertools.product(TYPES, TYPES if wants_tensors else (*TYPES, 2, 1.5)):
+    second = TYPES if wants_tensors else (*TYPES, 2, 1.5)
+    for shapes, *kinds in itertools.product((((3,), (3,)), ((3,), ()), ((), (3,))), TYPES, second):
         ours, theirs = (
             [
                 make(np.resize([2, 1, 3], shape).astype(one)) if isinstance(one, str) else one

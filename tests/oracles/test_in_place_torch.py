@@ -10,14 +10,7 @@ torch = pytest.importorskip("torch")
 
 NOT_THERE = {"x @= x.T @ x", "x[1:] = x[:-1]"}  # a new tensor; refused, as the memory of the two overlaps
 TAKEN = {
-    "i.fill_(1.5)",
-    "i[0] = 1.5",
-    "i[0] = x[0, 0]",
-    "y.add_(1)",
-    "y[0] = 1",
-    "y.zero_()",
-    "x.add_(w)",
-    "x[0] = w[0]",
+    *("i.fill_(1.5)", "i[0] = 1.5", "i[0] = x[0, 0]", "y.add_(1)", "y[0] = 1", "y.zero_()", "x.add_(w)", "x[0] = w[0]"),
 }
 
 PROGRAMS = {

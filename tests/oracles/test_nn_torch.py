@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import pytest
 
+import minigrad
 from minigrad import Tensor, nn
 from minigrad.core.tape import grad
 from tests.ops.cases import Sample, classes, given, probabilities, real
@@ -28,11 +29,8 @@ def padded():
 LAYERS = [  # the first of a name is fast
     layer("Identity", 1, any=3),
     layer("Flatten"),
-    layer("Flatten", 0, 1),
     layer("Unflatten", 1, (2, 3)),
     *(layer(name) for name in "ReLU LeakyReLU ELU Hardtanh ReLU6 LogSigmoid GELU SiLU Softplus Sigmoid Tanh".split()),
-    layer("LeakyReLU", 0.3),
-    layer("ELU", 1.7),
     layer("Hardtanh", -2, 0.5, inplace=False),
     layer("GELU", "tanh"),
     layer("Softplus", 2.0, 1.5),
@@ -47,36 +45,26 @@ LAYERS = [  # the first of a name is fast
     layer("Conv2d", 6, 9, 3, groups=3, padding=2, dilation=2),
     layer("Conv2d", 6, 4, (3, 2), (2, 1), (1, 2), of=IMAGE),
     layer("Conv2d", 6, 4, (4, 2), padding="same", dilation=(1, 3)),
-    layer("Conv2d", 6, 4, 3, padding="valid", stride=2, bias=False),
     *(layer("Conv2d", 6, 4, 3, 2, (2, 1), padding_mode=mode) for mode in ("reflect", "replicate", "circular")),
     layer("Conv2d", 6, 4, (4, 3), padding="same", padding_mode="reflect"),
     layer("Conv1d", 6, 4, (3,), (2,), (1,), (2,), groups=2, of=SEQUENCES),
-    layer("Conv1d", 6, 4, 3, 1, 2, padding_mode="reflect", of=SEQUENCES),
     layer("ConvTranspose2d", 6, 4, (3, 2), (2, 3), (1, 0), (1, 2)),
-    layer("ConvTranspose2d", 6, 9, 3, groups=3, dilation=2, bias=False, stride=2),
     layer("ConvTranspose1d", 6, 4, 3, 2, 1, 1, groups=2, dilation=2, of=SEQUENCE),
     layer("MaxPool2d", 3, 2, 1, ceil_mode=True),
-    layer("MaxPool2d", (2, 3), 1, (1, 1), 2, of=IMAGE),
     layer("MaxPool1d", 3, 2, 1, dilation=2, ceil_mode=True, of=SEQUENCES),
     layer("AvgPool2d", 3, 2, 1, True, False),
     layer("AvgPool1d", 3, 2, 1, True, False, of=SEQUENCES),
     layer("AdaptiveAvgPool2d", (4, None)),
     layer("BatchNorm2d", 6),
     layer("BatchNorm2d", 6, 1e-3, None),
-    layer("BatchNorm2d", 6, affine=False, momentum=0.3),
     layer("BatchNorm2d", 6, track_running_stats=False),
-    layer("BatchNorm1d", 6, of=SEQUENCES),
     layer("BatchNorm1d", 6, 1e-3, None, False, of=real(5, 6)),
     layer("LayerNorm", (9, 8), 1e-3),
-    layer("LayerNorm", [6, 9, 8], bias=False, of=IMAGE),
     layer("LayerNorm", 8, 1e-5, False, of=real(5, 8)),
     layer("GroupNorm", 2, 6),
-    layer("GroupNorm", 6, 6, 1e-3, bias=False, of=SEQUENCES),
     layer("InstanceNorm2d", 6, affine=True),
-    layer("InstanceNorm2d", 6, of=IMAGE),
     layer("InstanceNorm1d", 6, affine=True, of=SEQUENCES),
     layer("Upsample", scale_factor=1.7, mode="bilinear"),
-    layer("Upsample", (5, 13)),
     layer("Upsample", 15, mode="linear", align_corners=True, of=SEQUENCES),
     layer("ConstantPad1d", 2, 3.5, of=SEQUENCES),
     layer("ConstantPad2d", (1, 2, 3, 0), -1.0),
@@ -87,14 +75,13 @@ LAYERS = [  # the first of a name is fast
     layer("MultiheadAttention", 8, 4, bias=False, batch_first=True, of=(real(3, 5, 8), real(3, 4, 8), real(3, 4, 8))),
     layer("TransformerEncoderLayer", 8, 2, 16, 0.0, of=real(5, 3, 8)),
     layer("TransformerEncoderLayer", 8, 2, 16, 0.0, "gelu", 1e-3, True, True, False, of=real(3, 5, 8)),
-    layer("TransformerEncoderLayer", 8, 4, 16, 0.0, norm_first=True, of=real(5, 8)),
 ]
 
 
 def losses():
     numbers, shares, logs = real(4, 3), probabilities(4, 3), real(4, 3)
     weight = np.array([0.5, 1.0, 2.0])
-    for how in ({}, {"reduction": "sum"}, {"reduction": "none"}):
+    for how in ({}, {"reduction": "none"}):  # of the functions: tests/oracles/test_ops_torch.py
         for name in ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss"):
             yield layer(name, of=(numbers, logs), **how)
         yield layer("BCELoss", of=(shares, probabilities(4, 3)), **how)
@@ -239,58 +226,45 @@ def test_masks_of_attention(batch_first):
     close(block[0](Tensor(x), is_causal=True), block[1](its, torch.tensor(EARLIER), is_causal=True), "causal")
 
 
-def nested(library, make=Tensor):
+def nested(library):
     block = library.Sequential(library.Conv2d(1, 2, 3, padding="same", bias=False), library.BatchNorm2d(2))
     layers = [library.ReLU(True), library.Sequential(library.Linear(2, 3), library.Tanh())] * 2
-    named = {
-        "list": library.ModuleList([block, *layers[1:]]),
-        "empty": library.ModuleList(),
-        "none": library.ModuleDict(),
-    }
-    vectors = library.ParameterList([make(np.ones((2, 3), np.float32)), make(np.ones(2, np.float32))])
-    return library.ModuleDict({**named, "deep": library.ModuleList([library.ModuleList(layers[1:2] * 3)])}), vectors
+    named = {"list": library.ModuleList([block, *layers[1:]]), "none": library.ModuleDict()}
+    return library.ModuleDict({**named, "deep": library.ModuleList([library.ModuleList(layers[1:2] * 3)])})
 
 
 def test_containers():
-    (ours, vectors), (theirs, their_vectors) = nested(nn), nested(torch.nn, torch.tensor)
-    assert repr(ours) == repr(theirs)
-    for one, other in ((ours, theirs), (vectors, their_vectors)):
-        assert list(one.state_dict("net.")) == list(other.state_dict(prefix="net."))
-        assert [name for name, _ in one.named_parameters()] == [name for name, _ in other.named_parameters()]
-        one.load_state_dict(other.state_dict())
-        other.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in one.state_dict().items()})
+    ours, theirs = nested(nn), nested(torch.nn)
+    assert repr(ours) == repr(theirs) and list(ours.state_dict("net.")) == list(theirs.state_dict(prefix="net."))
+    assert [name for name, _ in ours.named_parameters()] == [name for name, _ in theirs.named_parameters()]
+    ours.load_state_dict(theirs.state_dict())
+    theirs.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in ours.state_dict().items()})
 
 
-DRAWN = [
-    ("Linear", (300, 200)),
-    ("Conv2d", (30, 300, (3, 5))),
-    ("Conv1d", (30, 300, 5)),
-    ("ConvTranspose2d", (40, 300, (3, 5))),
-    ("Embedding", (400, 100)),
-    ("BatchNorm2d", (7,)),
-    ("GroupNorm", (2, 8)),
-    ("TransformerEncoderLayer", (64, 4, 128)),
-]
+DRAWN = {
+    "Linear": (300, 200),
+    "Conv2d": (30, 300, (3, 5)),
+    "ConvTranspose2d": (40, 300, (3, 5)),
+    "Embedding": (400, 100),
+    "TransformerEncoderLayer": (64, 4, 128),
+}
 
 
-@pytest.mark.parametrize("name, args", DRAWN)
-def test_first_parameters_are_drawn_alike(name, args):
-    torch.manual_seed(0)
-    ours, theirs = getattr(nn, name)(*args), getattr(torch.nn, name)(*args)
+@pytest.mark.parametrize("name", DRAWN)
+def test_first_parameters_are_drawn_alike(name):
+    torch.manual_seed(0), minigrad.manual_seed(0)
+    ours, theirs = (getattr(library, name)(*DRAWN[name]) for library in (nn, torch.nn))
     for (key, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         a, b = np.asarray(a.detach()), b.detach().numpy()
-        assert a.dtype == b.dtype == np.float32
-        tolerance = (0.1 if b.size < 1000 or name == "Embedding" else 0.01) * max(np.abs(b).max(), np.abs(a).max())
+        tolerance = (0.1 if b.size < 1000 or name == "Embedding" else 0.02) * max(np.abs(b).max(), np.abs(a).max())
+        assert a.dtype == b.dtype and abs(a.std() - b.std()) <= tolerance, key
         assert abs(np.abs(a).max() - np.abs(b).max()) <= tolerance, key
-        assert abs(a.std() - b.std()) <= tolerance, key
 
 
-@pytest.mark.parametrize("name", ["linear", "conv2d", "sigmoid", "tanh", "relu", "selu", "leaky_relu"])
-def test_gain(name):
-    for param in (None, 0.3):
-        assert nn.init.calculate_gain(name, param) == pytest.approx(
-            torch.nn.init.calculate_gain(name, param), rel=1e-15
-        )
+def test_gain():
+    for name in ("linear", "conv2d", "sigmoid", "tanh", "relu", "selu"):
+        assert nn.init.calculate_gain(name) == pytest.approx(torch.nn.init.calculate_gain(name), rel=1e-15)
+    assert nn.init.calculate_gain("leaky_relu", 0.3) == pytest.approx(torch.nn.init.calculate_gain("leaky_relu", 0.3))
 
 
 # ---- the face --------------------------------------------------------------------------------------------------------

@@ -1,117 +1,174 @@
-"""The references of bilinear kernels are right: others compute the same values, and autograd the same gradients."""
+"""The references of kernels are right: HIPS autograd differentiates them, and PyTorch computes the same."""
+
+from itertools import product
 
 import numpy as np
 import pytest
 
 from minigrad_kernels.bias import reference as columns
 from minigrad_kernels.conv2d import reference as conv2d
+from minigrad_kernels.elementwise import reference as elementwise
+from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.matmul import reference as matmul
+from minigrad_kernels.norm import reference as norm
+from minigrad_kernels.pool2d import adaptive_windows, average_windows, output_shape
+from minigrad_kernels.pool2d import reference as pool2d
 from minigrad_kernels.softmax import reference as softmax
 
+autograd = pytest.importorskip("autograd")
+anp = pytest.importorskip("autograd.numpy")
+
+
+def numbers(*shapes, seed=5):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape) for shape in shapes]
+
+
+def check(function, inputs, gradients):
+    """gradients(g, out) of function(*inputs) are those that autograd finds."""
+    out = function(*inputs)
+    (g,) = numbers(np.shape(out), seed=6)
+    got = gradients(g, out)
+    wanted = [autograd.make_vjp(function, k)(*inputs)[0](g) for k in range(len(inputs))]
+    for mine, theirs in zip(got if isinstance(got, tuple | list) else (got,), wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12, atol=1e-12)
+        assert np.shape(mine) == np.shape(theirs)
+    return out
+
+
 GEOMETRIES = [  # x, w, stride, padding, dilation, groups
-    ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), (0, 0), (1, 1), 1),
     ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), (1, 2), (1, 1), 1),
     ((2, 4, 9, 8), (6, 2, 3, 2), (2, 3), (2, 1), (1, 2), 2),
     ((1, 3, 6, 6), (6, 1, 2, 3), (1, 2), (0, 1), (2, 1), 3),
     ((2, 2, 5, 5), (3, 2, 1, 1), (3, 3), (0, 0), (1, 1), 1),
     ((2, 2, 4, 5), (3, 2, 4, 5), (1, 1), (0, 0), (1, 1), 1),
 ]
-each_geometry = pytest.mark.parametrize("x_shape, w_shape, stride, padding, dilation, groups", GEOMETRIES)
 
 
-def numbers(*shapes):
-    rng = np.random.default_rng(5)
-    return [rng.standard_normal(shape) for shape in shapes]
-
-
-def gradients(function, g, *arguments):
-    """What autograd says about the gradients of a function of arrays."""
-    autograd = pytest.importorskip("autograd")
-    numpy = pytest.importorskip("autograd.numpy")
-    total = lambda *inputs: numpy.sum(g * function(*inputs, xp=numpy))
-    return [autograd.grad(total, position)(*arguments) for position in range(len(arguments))]
-
-
-def same(got, want):
-    assert got.shape == want.shape
-    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
-
-
-@each_geometry
+@pytest.mark.parametrize("x_shape, w_shape, stride, padding, dilation, groups", GEOMETRIES)
 def test_conv2d_trio(x_shape, w_shape, stride, padding, dilation, groups):
-    """Each of the three has the other two as gradients."""
+    """Each of the three has the other two as gradients; the first is PyTorch's."""
     settings = stride, padding, dilation, groups
-    size, kernel = x_shape[2:], w_shape[2:]
     x, w, bias = numbers(x_shape, w_shape, w_shape[:1])
-    out = conv2d.forward(x, w, bias, False, *settings)
-    g, x_like, w_like = numbers(out.shape, x_shape, w_shape)
-
-    dx, dw, dbias = gradients(lambda x, w, b, xp: conv2d.forward(x, w, b, False, *settings, xp=xp), g, x, w, bias)
-    same(dx, conv2d.input_grad(g, w, *settings, size))
-    same(dw, conv2d.weight_grad(g, x, *settings, kernel))
-    same(dbias, g.sum((0, 2, 3)))
-
-    dg, dw = gradients(lambda g, w, xp: conv2d.input_grad(g, w, *settings, size, xp=xp), x_like, g, w)
-    same(dg, conv2d.forward(x_like, w, None, False, *settings))
-    same(dw, conv2d.weight_grad(g, x_like, *settings, kernel))
-
-    dg, dx = gradients(lambda g, x, xp: conv2d.weight_grad(g, x, *settings, kernel, xp=xp), w_like, g, x)
-    same(dg, conv2d.forward(x, w_like, None, False, *settings))
-    same(dx, conv2d.input_grad(g, w_like, *settings, size))
-
-
-@each_geometry
-def test_conv2d_is_that_of_torch(x_shape, w_shape, stride, padding, dilation, groups):
+    forward = lambda x, w, bias=None, xp=anp: conv2d.forward(x, w, bias, False, *settings, xp=xp)
+    input_grad = lambda g, w, xp=anp: conv2d.input_grad(g, w, *settings, x_shape[2:], xp=xp)
+    weight_grad = lambda g, x, xp=anp: conv2d.weight_grad(g, x, *settings, w_shape[2:], xp=xp)
+    out = check(forward, (x, w, bias), lambda g, out: (input_grad(g, w, np), weight_grad(g, x, np), g.sum((0, 2, 3))))
+    check(input_grad, (out, w), lambda v, _: (forward(v, w, None, np), weight_grad(out, v, np)))
+    check(weight_grad, (out, x), lambda v, _: (forward(x, v, None, np), input_grad(out, v, np)))
     torch = pytest.importorskip("torch")
-    x, w, bias = numbers(x_shape, w_shape, w_shape[:1])
-    want = torch.nn.functional.conv2d(*map(torch.from_numpy, (x, w, bias)), stride, padding, dilation, groups)
-    same(conv2d.forward(x, w, bias, False, stride, padding, dilation, groups), want.numpy())
+    theirs = torch.nn.functional.conv2d(*map(torch.from_numpy, (x, w, bias)), *settings)
+    np.testing.assert_allclose(out, theirs.numpy(), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("batch", [(), (3,), (2, 2)], ids=str)
-def test_matmul(batch):
-    a, b, bias, g = numbers((*batch, 3, 4), (*batch, 4, 5), 5, (*batch, 3, 5))
-    same(matmul.forward(a, b, bias), a @ b + bias)
-    da, db, dbias = gradients(matmul.forward, g, a, b, bias)
-    same(da, matmul.forward(g, b.swapaxes(-1, -2)))
-    same(db, matmul.forward(a.swapaxes(-1, -2), g))
-    same(dbias, g.reshape(-1, 5).sum(0))
+@pytest.mark.parametrize("batch, relu", [((), False), ((), True), ((2, 2), False)], ids=str)
+def test_matmul(batch, relu):
+    a, b, bias = numbers((*batch, 3, 4), (*batch, 4, 5), 5)
+    out = matmul.forward(a, b, bias, relu)
+    np.testing.assert_allclose(out, np.maximum(a @ b + bias, 0 if relu else -np.inf), rtol=1e-12)
 
+    def gradients(g, out):
+        g = np.where(out > 0, g, 0) if relu else g
+        return g @ b.swapaxes(-1, -2), a.swapaxes(-1, -2) @ g, g.reshape(-1, 5).sum(0)
 
-def test_matmul_with_relu():
-    a, b, bias, g = numbers((3, 4), (4, 5), 5, (3, 5))
-    out = matmul.forward(a, b, bias, relu=True)
-    same(out, np.maximum(a @ b + bias, 0))
-    da, db, dbias = gradients(lambda a, b, bias, xp: matmul.forward(a, b, bias, True, xp), g, a, b, bias)
-    dz = np.where(out > 0, g, 0)
-    same(da, matmul.forward(dz, b.T))
-    same(db, matmul.forward(a.T, dz))
-    same(dbias, columns.column_sums(dz))
+    check(lambda a, b, bias: matmul.forward(a, b, bias, relu, anp), (a, b, bias), gradients)
 
 
 @pytest.mark.parametrize("shape", [(6, 3), (2, 3, 4, 5)], ids=str)
-def test_bias_relu_grad(shape):
-    def bias_relu(x, bias, xp=np):
-        z = x + xp.reshape(bias, (1, -1) + (1,) * (len(x.shape) - 2))
-        return xp.where(z <= 0, 0.0, z)
+def test_bias(shape):
+    def bias_relu(x, bias):
+        z = x + anp.reshape(bias, (1, -1) + (1,) * (len(x.shape) - 2))
+        return anp.where(z <= 0, 0.0, z)
 
-    x, bias, g = numbers(shape, 3, shape)
-    out = bias_relu(x, bias)
-    dx, dbias = gradients(bias_relu, g, x, bias)
-    for got, want in zip(columns.bias_relu_grad(g, out), (dx, dbias), strict=True):
-        same(got, want)
-    (dx,) = gradients(columns.column_sums, numbers(3)[0], x)
-    same(columns.column_sums(x), np.moveaxis(x, 1, -1).reshape(-1, 3).sum(0))
-    same(dx, np.zeros(shape) + numbers(3)[0].reshape(1, 3, *[1] * (len(shape) - 2)))
+    x, bias = numbers(shape, 3)
+    check(bias_relu, (x, bias), columns.bias_relu_grad)
+    spread = lambda g, out: np.zeros(shape) + g.reshape(1, 3, *[1] * (len(shape) - 2))
+    check(lambda x: columns.column_sums(x, anp), (x,), spread)
 
 
-def test_cross_entropy_and_its_gradient_are_those_of_torch():
+POOLS = [((2, 2), (2, 2), (0, 0), (1, 1)), ((3, 2), (2, 1), (1, 1), (1, 2)), ((3, 3), (1, 2), (1, 0), (2, 1))]
+
+
+@pytest.mark.parametrize("geometry", POOLS)
+def test_max_pool(geometry):
+    (x,) = numbers((2, 3, 8, 9))
+    sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x.shape[2:], *geometry, strict=True)]
+    positions = pool2d.max_forward(x, *geometry, sizes)[1]
+    forward = lambda x: pool2d.max_forward(x, *geometry, sizes, anp)[0]
+    backward = lambda g, xp=anp: pool2d.max_input_grad(g, positions, *geometry, (8, 9), xp)
+    out = check(forward, (x,), lambda g, out: backward(g, np))
+    check(backward, (out,), lambda v, _: pool2d.max_select(v, positions, *geometry))
+
+
+TABLES = [
+    (average_windows(8, 3, 2, 1, True, True), average_windows(9, 2, 2, 0, False, False)),
+    (adaptive_windows(8, 3), adaptive_windows(9, 4)),
+]
+
+
+@pytest.mark.parametrize("tables", TABLES)
+def test_average_pool(tables):
+    forward = lambda x, xp=anp: pool2d.average_forward(x, *tables, xp)
+    backward = lambda g, xp=anp: pool2d.average_input_grad(g, *tables, (8, 9), xp)
+    out = check(forward, numbers((2, 3, 8, 9)), lambda g, out: backward(g, np))
+    check(backward, (out,), lambda v, _: forward(v, np))
+
+
+def test_pooling_sizes_and_refusals_are_those_of_pytorch():
     torch = pytest.importorskip("torch")
-    x, target = numbers((6, 5))[0], np.array([0, 4, 2, 1, 4, 3])
-    losses, logsumexp = softmax.cross_entropy(x, target, 2)
-    dx = softmax.cross_entropy_grad(np.full(6, 0.25), x, target, 2, logsumexp, None)
-    theirs = torch.from_numpy(x).requires_grad_()
-    wanted = torch.nn.functional.cross_entropy(theirs, torch.from_numpy(target), ignore_index=2, reduction="none")
-    (0.25 * wanted).sum().backward()
-    same(losses, wanted.detach().numpy())
-    same(dx, theirs.grad.numpy())
+    for size, *settings, ceil_mode in product(range(1, 8), range(1, 5), range(1, 4), range(3), (1, 2), (False, True)):
+        pairs = [(value, value) for value in settings]
+        try:
+            want = tuple(torch.nn.functional.max_pool2d(torch.ones(1, 1, size, size), *pairs, ceil_mode).shape)
+        except RuntimeError:
+            want = None
+        try:
+            got = output_shape("max_pool2d", (1, 1, size, size), *pairs, ceil_mode)
+        except ShapeError as error:  # PyTorch lets windows pass that hold nothing
+            got = want if "covers no element" in str(error) else None
+        assert got == want, (size, settings, ceil_mode)
+
+
+@pytest.mark.parametrize("shape", [(7, 3), (2, 3, 4, 5)])
+def test_batch_norm(shape):
+    x, weight, bias = numbers(shape, 3, 3)
+    statistics = norm.batch_statistics(x)
+
+    def normalized(x, weight, bias):
+        return norm.batch_normalize(x, *norm.batch_statistics(x, anp), weight, bias, 1e-3, None, False, anp)
+
+    check(normalized, (x, weight, bias), lambda g, out: norm.batch_norm_grads(g, x, *statistics, weight, 1e-3)[:3])
+
+
+@pytest.mark.parametrize("shape, groups", [((3, 5), None), ((2, 6, 2, 3), 3)])
+def test_norms_of_samples(shape, groups):
+    name, settings = ("layer_norm", (1e-3,)) if groups is None else ("group_norm", (1e-3, groups))
+    function, gradients = getattr(norm, name), getattr(norm, f"{name}_grads")
+    x, w, b = numbers(shape, shape[1], shape[1])
+    _, *statistics = function(x, w, b, *settings)
+    normalized = lambda x, w, b: function(x, w, b, *settings, anp)[0]
+    check(normalized, (x, w, b), lambda g, out: gradients(g, x, *statistics, w, 1e-3))
+    rows = x.reshape(len(x), -1)
+    scale = norm.standardize(rows, 1e-3)[1]
+    check(lambda x: norm.standardize(x, 1e-3, anp)[0], (rows,), lambda g, out: norm.standardize_grad(g, out, scale))
+
+
+def test_softmax_and_cross_entropy():
+    (x,), target = numbers((5, 4)), np.array([0, 3, -1, 2, 2])
+    check(lambda x: softmax.softmax(x, anp), (x,), softmax.softmax_grad)
+    check(lambda x: softmax.log_softmax(x, anp), (x,), softmax.log_softmax_grad)
+    losses, logsumexp = softmax.cross_entropy(x, target, -1)
+    gradient = lambda g, out: softmax.cross_entropy_grad(g, x, target, -1, logsumexp, None)
+    check(lambda x: softmax.cross_entropy(x, target, -1, anp)[0], (x,), gradient)
+    torch = pytest.importorskip("torch")
+    theirs = torch.nn.functional.cross_entropy(*map(torch.from_numpy, (x, target)), ignore_index=-1, reduction="none")
+    np.testing.assert_allclose(losses, theirs.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def test_elementwise():
+    (x,) = numbers(50)
+    check(lambda x: elementwise.relu(x, anp), (x,), elementwise.relu_grad)
+    dropout = lambda x, xp=anp: elementwise.dropout(x, 0.3, 1, 2, xp)
+    check(dropout, (x,), lambda g, out: dropout(g, np))
+    check(lambda x: elementwise.leaky_relu(x, 0.3, anp), (x,), lambda g, out: elementwise.leaky_relu_grad(g, x, 0.3))
+    check(lambda x: elementwise.erf(x, anp), (x,), lambda g, out: g * 2 / np.sqrt(np.pi) * np.exp(-x * x))

@@ -13,38 +13,15 @@ from minigrad import Tensor, ops
 torch = pytest.importorskip("torch")
 
 LEFT_OUT = {  # arguments of PyTorch that have no meaning for values on NumPy and CuPy arrays, or are deprecated there
-    "out",
-    "size_average",
-    "reduce",
-    "names",
-    "memory_format",
-    "_stacklevel",
-    "sparse_grad",
-    "out_dtype",
-    "generator",
-    "foreach",
-    "capturable",
-    "differentiable",
-    "fused",
+    *("out", "size_average", "reduce", "names", "memory_format", "_stacklevel", "sparse_grad", "out_dtype"),
+    *("generator", "foreach", "capturable", "differentiable", "fused"),
     # Arguments that would change results and are not built.
-    "alpha",
-    "antialias",
-    "divisor_override",
-    "max_norm",
-    "norm_type",
-    "recompute_scale_factor",
-    "scale_grad_by_freq",
-    "return_indices",
-    "sparse",
-    "weight",
+    *("alpha", "antialias", "divisor_override", "max_norm", "norm_type", "recompute_scale_factor"),
+    *("scale_grad_by_freq", "return_indices", "sparse", "weight"),
 }
 RUNNING = {"instance_norm": {"running_mean", "running_var", "use_input_stats", "momentum"}}  # is never by those
 DIFFERENT = {("softmax", "dim"), ("log_softmax", "dim")}  # arguments with another default
-OWN = {  # ops that PyTorch has under no such name
-    "conv2d_input_grad",
-    "conv2d_weight_grad",
-    "getitem",
-}
+OWN = {"conv2d_input_grad", "conv2d_weight_grad", "getitem"}  # ops that PyTorch has under no such name
 
 
 def plain(parameters):

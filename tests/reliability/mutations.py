@@ -46,13 +46,12 @@ from results import store  # noqa: E402
 sys.path.remove(str(HERE))
 
 ENGINE = (
-    "test_engine test_engine_edges test_primitive test_tensor test_check test_shape test_recompute test_ops_edges "
-    "test_dlpack test_create"
+    "test_engine test_engine_edges test_primitive test_tensor test_check ops/test_shape test_recompute "
+    "ops/test_ops_edges test_dlpack test_create"
 )
-LOSS = "test_losses test_ops test_types_halves oracles/test_ops_torch oracles/test_elementwise_torch"
-KERNELS = "test_kernels_optimizer test_kernels_optimizer_plan test_optim test_optim_clip test_optim_scaled"
-OPTIM = f"{KERNELS} test_optim_edges test_optim_steady test_optim_plateau test_optim_muon test_optim_cuda "
-OPTIM += "oracles/test_optim_torch"
+LOSS = "ops/test_ops ops/test_ops_edges ops/test_halves oracles/test_ops_torch oracles/test_elementwise_torch"
+KERNELS = "kernels/test_optimizer kernels/test_optimizer_plan optim/test_optim optim/test_steps"
+OPTIM = f"{KERNELS} optim/test_schedules optim/test_muon oracles/test_optim_torch"
 SURFACE = "test_refusals oracles/test_surface_torch"
 TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
     "minigrad/optim/*": f"{OPTIM} {SURFACE}",

@@ -85,11 +85,10 @@ CONVOLUTIONS = [
     Op(
         "conv2d",
         (
-            sample(real(2, 16, 5, 5), real(20, 16, 3, 3), real(20), 1, 2),
             *(sample(real(*x), real(*w), **kw) for x, w, _, kw in GEOMETRIES),
+            sample(real(2, 16, 5, 5), real(20, 16, 3, 3), real(20), 1, 2),
             sample(real(2, 2, 5, 6), real(3, 2, 2, 4), real(3), padding="same"),
             sample(real(2, 4, 4, 5), real(4, 2, 2, 3), None, (1, 1), "same", (3, 2), 2),
-            sample(real(2, 2, 5, 6), real(3, 2, 2, 3), real(3), 2, "valid"),
             sample(real(3, 5, 4), real(2, 3, 3, 3), real(2), 2, 1),
             sample(real(0, 3, 4, 4), real(2, 3, 2, 2), real(2)),
         ),
@@ -116,7 +115,6 @@ CONVOLUTIONS = [
             sample(real(2, 4, 3, 3), real(4, 3, 2, 3), real(6), (2, 3), (0, 1), (1, 2), 2, (2, 1)),
             *(sample(real(*out), real(*w), **kw) for _, w, out, kw in GEOMETRIES),
             sample(real(3, 4, 3), real(3, 2, 3, 3), real(2), 2, 1, 1),
-            sample(real(2, 16, 3, 3), real(16, 20, 3, 3), real(20), padding=1),
         ),
         (
             *_refused("conv_transpose2d", (2, 4, 5, 5), (4, 4, 3, 3)),
@@ -202,7 +200,6 @@ def _pool(name, shape, reference, *samples):
     drawn = (
         sample(away(*shape), 3, 2, 1, **ceil),
         sample(away(*shape), 2),
-        sample(away(2, 20, *few), [2], None, (1,)),
         sample(away(3, *few), 3, 1, 1),
         sample(away(0, 3, *few), 2),
     )
@@ -247,7 +244,6 @@ POOLS = [
             sample(real(2, 3, 7, 5), (3, 2)),
             sample(real(2, 3, 6, 6), 1),
             sample(real(2, 3, 4, 5), [3, None]),
-            sample(real(2, 3, 3, 3), 5),
             sample(real(3, 4, 5), (None, 2)),
         ),
         (
@@ -279,7 +275,7 @@ def _resized(x, size=None, scale_factor=None, mode="nearest", align_corners=None
     return x
 
 
-IMAGES, SEQUENCES = (2, 3, 4, 5), (2, 3, 5)
+IMAGES, SEQUENCES = (1, 2, 4, 5), (2, 3, 5)
 RESIZE = Op(
     "interpolate",
     (
@@ -287,9 +283,6 @@ RESIZE = Op(
         sample(real(*IMAGES), (8, 3), mode="bilinear", align_corners=True),
         sample(real(*IMAGES), None, (1.7, 0.6), "bilinear"),
         sample(real(*IMAGES), (3, 7)),
-        sample(real(*IMAGES), None, (2.5, 0.7)),
-        sample(real(2, 20, 3, 3), None, 2),
-        sample(real(*SEQUENCES), (3,)),
         sample(real(*SEQUENCES), 9, mode="linear"),
         sample(real(*SEQUENCES), None, 1.7, "linear", True),
         sample(real(0, 3, 4, 5), 2),

@@ -73,32 +73,6 @@ def mobilenet_v2(torch, nn, F):
     return model, step
 
 
-@network(normal(2, 6, 7, 7))
-def squeezenet_fire(torch, nn, F):
-    class Fire(nn.Module):
-        def __init__(self, inplanes, squeeze_planes, expand1x1_planes, expand3x3_planes):
-            super().__init__()
-            self.inplanes = inplanes
-            self.squeeze = nn.Conv2d(inplanes, squeeze_planes, kernel_size=1)
-            self.squeeze_activation = nn.ReLU(inplace=True)
-            self.expand1x1 = nn.Conv2d(squeeze_planes, expand1x1_planes, kernel_size=1)
-            self.expand1x1_activation = nn.ReLU(inplace=True)
-            self.expand3x3 = nn.Conv2d(squeeze_planes, expand3x3_planes, kernel_size=3, padding=1)
-            self.expand3x3_activation = nn.ReLU(inplace=True)
-
-        def forward(self, x):
-            x = self.squeeze_activation(self.squeeze(x))
-            return torch.cat(
-                [self.expand1x1_activation(self.expand1x1(x)), self.expand3x3_activation(self.expand3x3(x))], 1
-            )
-
-    def step(model, x):
-        out = F.max_pool2d(model(x), kernel_size=3, stride=2, ceil_mode=True)
-        return F.smooth_l1_loss(out, torch.ones_like(out)), out
-
-    return Fire(6, 3, 4, 5), step
-
-
 @network(normal(3, 8, 5, 5), classes(8, 3))
 def squeeze_and_excitation(torch, nn, F):
     class SELayer(nn.Module):

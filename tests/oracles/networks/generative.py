@@ -10,37 +10,6 @@ def grad(torch):
     return torch.autograd.grad if hasattr(torch, "autograd") else torch.grad
 
 
-@network(evenly(3, 1, 12, 12), optimizer="Adam", lr=1e-3, weight_decay=1e-5)
-def convolutional_autoencoder(torch, nn, F):
-    class autoencoder(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encoder = nn.Sequential(
-                nn.Conv2d(1, 6, 3, stride=3, padding=1),
-                nn.ReLU(True),
-                nn.MaxPool2d(2, stride=2),
-                nn.Conv2d(6, 4, 3, stride=2, padding=1),
-                nn.ReLU(True),
-            )
-            self.decoder = nn.Sequential(
-                nn.ConvTranspose2d(4, 6, 3, stride=2),
-                nn.ReLU(True),
-                nn.ConvTranspose2d(6, 4, 4, stride=2, padding=1, output_padding=1),
-                nn.LeakyReLU(0.1, True),
-                nn.ConvTranspose2d(4, 1, 2, stride=2, padding=1),
-                nn.Tanh(),
-            )
-
-        def forward(self, x):
-            return self.decoder(self.encoder(x))
-
-    def step(model, img):
-        output = model(img)
-        return nn.MSELoss()(output, img), output
-
-    return autoencoder(), step
-
-
 @network(evenly(4, 1, 6, 6), normal(4, 3), optimizer="Adam", lr=1e-3)
 def variational_autoencoder(torch, nn, F):
     class VAE(nn.Module):

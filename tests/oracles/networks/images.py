@@ -5,31 +5,7 @@ from collections import OrderedDict
 from . import classes, evenly, network, normal
 
 
-@network(evenly(6, 1, 8, 8), classes(10, 6), optimizer="Adam", lr=1e-3)
-def multilayer_perceptron(torch, nn, F):
-    class Net(nn.Module):
-        def __init__(self):
-            super(Net, self).__init__()  # noqa: UP008
-            self.fc1 = nn.Linear(8 * 8, 32)
-            self.fc2 = nn.Linear(32, 16)
-            self.fc3 = nn.Linear(16, 10)
-
-        def forward(self, x):
-            x = x.view(-1, 8 * 8)
-            x = F.relu(self.fc1(x))
-            x = torch.tanh(self.fc2(x))
-            return F.log_softmax(self.fc3(x), dim=1)
-
-    def step(model, data, target):
-        output = model(data)
-        pred = output.argmax(dim=1, keepdim=True)
-        correct = pred.eq(target.view_as(pred)).sum()
-        return F.nll_loss(output, target), output, correct
-
-    return Net(), step
-
-
-@network(evenly(4, 1, 28, 28), classes(10, 4))
+@network(evenly(2, 1, 28, 28), classes(10, 2))
 def lenet5(torch, nn, F):
     class LeNet5(nn.Module):
         def __init__(self, n_classes=10):
@@ -44,9 +20,8 @@ def lenet5(torch, nn, F):
                 nn.Conv2d(in_channels=16, out_channels=120, kernel_size=5, stride=1),
                 nn.Tanh(),
             )
-            self.classifier = nn.Sequential(
-                nn.Linear(in_features=120, out_features=84), nn.Tanh(), nn.Linear(84, n_classes)
-            )
+            dense = nn.Linear(in_features=120, out_features=84)
+            self.classifier = nn.Sequential(dense, nn.Tanh(), nn.Linear(84, n_classes))
 
         def forward(self, x):
             x = self.feature_extractor(x)
@@ -65,44 +40,7 @@ def lenet5(torch, nn, F):
     return LeNet5(), step
 
 
-@network(normal(2, 3, 67, 67), classes(5, 2))
-def alexnet(torch, nn, F):
-    class AlexNet(nn.Module):
-        def __init__(self, num_classes=5, dropout=0.0):
-            super().__init__()
-            self.features = nn.Sequential(
-                nn.Conv2d(3, 8, kernel_size=11, stride=4, padding=2),
-                nn.ReLU(inplace=True),
-                nn.MaxPool2d(kernel_size=3, stride=2),
-                nn.Conv2d(8, 12, kernel_size=5, padding=2),
-                nn.ReLU(inplace=True),
-                nn.MaxPool2d(kernel_size=3, stride=2),
-                nn.Conv2d(12, 16, kernel_size=3, padding=1),
-                nn.ReLU(inplace=True),
-            )
-            self.avgpool = nn.AdaptiveAvgPool2d((6, 6))
-            self.classifier = nn.Sequential(
-                nn.Dropout(p=dropout),
-                nn.Linear(16 * 6 * 6, 32),
-                nn.ReLU(inplace=True),
-                nn.Dropout(p=dropout),
-                nn.Linear(32, num_classes),
-            )
-
-        def forward(self, x):
-            x = self.features(x)
-            x = self.avgpool(x)
-            x = torch.flatten(x, 1)
-            return self.classifier(x)
-
-    def step(model, x, y):
-        out = model(x)
-        return nn.CrossEntropyLoss()(out, y), out
-
-    return AlexNet(), step
-
-
-@network(normal(4, 3, 16, 16), classes(5, 4))
+@network(normal(2, 3, 8, 8), classes(5, 2))
 def vgg(torch, nn, F):
     def make_layers(cfg, batch_norm=True):
         layers, in_channels = [], 3
@@ -119,7 +57,7 @@ def vgg(torch, nn, F):
         def __init__(self, features, num_classes=5):
             super().__init__()
             self.features = features
-            self.classifier = nn.Sequential(nn.Linear(12 * 4 * 4, 16), nn.ReLU(True), nn.Linear(16, num_classes))
+            self.classifier = nn.Sequential(nn.Linear(12 * 2 * 2, 16), nn.ReLU(True), nn.Linear(16, num_classes))
             for m in self.modules():
                 if isinstance(m, nn.Conv2d):
                     nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
@@ -144,46 +82,8 @@ def vgg(torch, nn, F):
     return VGG(make_layers([6, "M", 8, 12, "M"])), step
 
 
-def resnet(torch, nn, F, block, layers):
-    class ResNet(nn.Module):
-        def __init__(self, num_classes=5):
-            super().__init__()
-            self.inplanes = 6
-            self.conv1 = nn.Conv2d(3, self.inplanes, kernel_size=3, stride=1, padding=1, bias=False)
-            self.bn1 = nn.BatchNorm2d(self.inplanes)
-            self.relu = nn.ReLU(inplace=True)
-            self.layer1 = self._make_layer(6, layers[0])
-            self.layer2 = self._make_layer(8, layers[1], stride=2)
-            self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
-            self.fc = nn.Linear(8 * block.expansion, num_classes)
-
-        def _make_layer(self, planes, blocks, stride=1):
-            downsample = None
-            if stride != 1 or self.inplanes != planes * block.expansion:
-                downsample = nn.Sequential(
-                    nn.Conv2d(self.inplanes, planes * block.expansion, kernel_size=1, stride=stride, bias=False),
-                    nn.BatchNorm2d(planes * block.expansion),
-                )
-            layers = [block(self.inplanes, planes, stride, downsample)]
-            self.inplanes = planes * block.expansion
-            layers += [block(self.inplanes, planes) for _ in range(1, blocks)]
-            return nn.Sequential(*layers)
-
-        def forward(self, x):
-            x = self.relu(self.bn1(self.conv1(x)))
-            x = self.layer2(self.layer1(x))
-            x = torch.flatten(self.avgpool(x), 1)
-            return self.fc(x)
-
-    def step(model, x, y):
-        out = model(x)
-        return F.cross_entropy(out, y), out
-
-    return ResNet(), step
-
-
 @network(normal(3, 3, 12, 12), classes(5, 3))
-def resnet_basic_block(torch, nn, F):
+def resnet(torch, nn, F):
     class BasicBlock(nn.Module):
         expansion = 1
 
@@ -205,35 +105,38 @@ def resnet_basic_block(torch, nn, F):
             out += identity
             return self.relu(out)
 
-    return resnet(torch, nn, F, BasicBlock, [1, 2])
-
-
-@network(normal(3, 3, 12, 12), classes(5, 3), lr=0.002)
-def resnet_bottleneck(torch, nn, F):
-    class Bottleneck(nn.Module):
-        expansion = 4
-
-        def __init__(self, inplanes, planes, stride=1, downsample=None, groups=2):
+    class ResNet(nn.Module):
+        def __init__(self, block, layers, num_classes=5):
             super().__init__()
-            self.conv1 = nn.Conv2d(inplanes, planes, kernel_size=1, bias=False)
-            self.bn1 = nn.BatchNorm2d(planes)
-            self.conv2 = nn.Conv2d(planes, planes, 3, stride, 1, groups=groups, bias=False)
-            self.bn2 = nn.BatchNorm2d(planes)
-            self.conv3 = nn.Conv2d(planes, planes * self.expansion, kernel_size=1, bias=False)
-            self.bn3 = nn.BatchNorm2d(planes * self.expansion)
+            self.inplanes = 6
+            self.conv1 = nn.Conv2d(3, self.inplanes, kernel_size=3, stride=1, padding=1, bias=False)
+            self.bn1 = nn.BatchNorm2d(self.inplanes)
             self.relu = nn.ReLU(inplace=True)
-            self.downsample = downsample
+            self.layer1 = self._make_layer(block, 6, layers[0])
+            self.layer2 = self._make_layer(block, 8, layers[1], stride=2)
+            self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+            self.fc = nn.Linear(8 * block.expansion, num_classes)
+
+        def _make_layer(self, block, planes, blocks, stride=1):
+            downsample = None
+            if stride != 1 or self.inplanes != planes * block.expansion:
+                conv = nn.Conv2d(self.inplanes, planes * block.expansion, kernel_size=1, stride=stride, bias=False)
+                downsample = nn.Sequential(conv, nn.BatchNorm2d(planes * block.expansion))
+            layers = [block(self.inplanes, planes, stride, downsample)]
+            self.inplanes = planes * block.expansion
+            layers += [block(self.inplanes, planes) for _ in range(1, blocks)]
+            return nn.Sequential(*layers)
 
         def forward(self, x):
-            residual = x
-            out = self.relu(self.bn1(self.conv1(x)))
-            out = self.relu(self.bn2(self.conv2(out)))
-            out = self.bn3(self.conv3(out))
-            if self.downsample is not None:
-                residual = self.downsample(x)
-            return self.relu(out + residual)
+            x = self.relu(self.bn1(self.conv1(x)))
+            x = torch.flatten(self.avgpool(self.layer2(self.layer1(x))), 1)
+            return self.fc(x)
 
-    return resnet(torch, nn, F, Bottleneck, [1, 1])
+    def step(model, x, y):
+        out = model(x)
+        return F.cross_entropy(out, y), out
+
+    return ResNet(BasicBlock, [1, 2]), step
 
 
 @network(normal(3, 4, 8, 8), normal(3, 5, 4, 4))

@@ -72,32 +72,6 @@ def metric_learning(torch, nn, F):
     return nn.Linear(4, 3), step
 
 
-@network(normal(6, 4), classes(5, 6))
-def label_smoothing(torch, nn, F):
-    class LabelSmoothing(nn.Module):
-        def __init__(self, smoothing=0.1):
-            super().__init__()
-            self.confidence, self.smoothing = 1.0 - smoothing, smoothing
-
-        def forward(self, x, target):
-            logprobs = F.log_softmax(x, dim=-1)
-            nll_loss = -logprobs.gather(dim=-1, index=target.unsqueeze(1))
-            nll_loss = nll_loss.squeeze(1)
-            smooth_loss = -logprobs.mean(dim=-1)
-            return (self.confidence * nll_loss + self.smoothing * smooth_loss).mean()
-
-    def annotated(pred, target, n_class=5, eps=0.1):  # The Annotated Transformer's, with scatter
-        one_hot = torch.zeros_like(pred).scatter(1, target.view(-1, 1), 1)
-        one_hot = one_hot * (1 - eps) + (1 - one_hot) * eps / (n_class - 1)
-        return -(one_hot * F.log_softmax(pred, dim=1)).sum(dim=1).mean()
-
-    def step(model, x, y):
-        logits = model(x)
-        return LabelSmoothing()(logits, y) + annotated(logits, y), logits
-
-    return nn.Linear(4, 5), step
-
-
 @network(normal(6, 4), classes(3, 6))
 def knowledge_distillation(torch, nn, F):
     teacher = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))

@@ -71,41 +71,6 @@ def lstm(torch, nn, F):
     return Model(), step
 
 
-@network(normal(2, 4, 3))
-def gru(torch, nn, F):
-    class GRUCell(nn.Module):
-        def __init__(self, input_size, hidden_size):
-            super().__init__()
-            self.weight_ih = nn.Parameter(torch.randn(3 * hidden_size, input_size) * 0.3)
-            self.weight_hh = nn.Parameter(torch.randn(3 * hidden_size, hidden_size) * 0.3)
-            self.bias_ih = nn.Parameter(torch.zeros(3 * hidden_size))
-            self.bias_hh = nn.Parameter(torch.zeros(3 * hidden_size))
-            self.reset_parameters()
-
-        def reset_parameters(self):
-            for w in self.parameters():
-                nn.init.uniform_(w, -0.5, 0.5)
-
-        def forward(self, x, hidden):
-            gate_x = torch.mm(x, self.weight_ih.t()) + self.bias_ih
-            gate_h = F.linear(hidden, self.weight_hh, self.bias_hh)
-            i_r, i_i, i_n = gate_x.chunk(3, 1)
-            h_r, h_i, h_n = gate_h.chunk(3, 1)
-            resetgate, inputgate = torch.sigmoid(i_r + h_r), torch.sigmoid(i_i + h_i)
-            newgate = torch.tanh(i_n + (resetgate * h_n))
-            return newgate + inputgate * (hidden - newgate)
-
-    def step(model, x):
-        hidden, outputs = x.new_zeros(x.size(0), 5), []
-        for input in x.unbind(1):
-            hidden = model(input, hidden)
-            outputs += [hidden]
-        outputs = torch.stack(outputs, 1)
-        return outputs.square().sum(), outputs
-
-    return GRUCell(3, 5), step
-
-
 @network(classes(11, 6), classes(11, 6), classes(11, 6, 4))
 def word2vec(torch, nn, F):
     class SkipGramNeg(nn.Module):

@@ -1,0 +1,148 @@
+"""Tensors, layers and optimisers in float16 and bfloat16; a step with autocast on a GPU, here the stand-in's."""
+
+import copy
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import Tensor, checkpoint, nn, ops, optim
+from minigrad_kernels import interpreter
+from tests.device.stand_in_gpus import gpus
+from tests.optim.optim_parts import RULES
+from tests.parallel.parallel_runs import on_ranks
+
+HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+each_half = pytest.mark.parametrize("half", HALVES)
+
+
+@each_half
+def test_types(half):
+    """Names and promotion; numbers are not rounded before the result is; what NumPy does otherwise."""
+    kind, x = HALVES[half], minigrad.ones(2, dtype=half)
+    assert x.dtype == getattr(minigrad, half) == kind and x.numpy().dtype == kind
+    assert x.float().dtype == np.float32 and getattr(x.float(), {"float16": "half"}.get(half, half))().dtype == kind
+    other = minigrad.ones(2, dtype=next(name for name in HALVES if name != half))
+    for value, wanted in {
+        other: "float32", minigrad.ones(2): "float32", minigrad.ones(2, dtype="float64"): "float64", 1: half, 0.1: half,
+        minigrad.ones(2, dtype="int64"): half, minigrad.tensor(2.0): half, minigrad.tensor(True): half,
+    }.items():  # fmt: skip
+        assert (x + value).dtype == (value * x).dtype == ops.where(x > 0, x, value).dtype == wanted
+    assert (x > 0.1).dtype == bool and (x @ x).dtype == kind
+    x = minigrad.tensor([3.0, float("nan"), 1.0, -2.0], dtype=half)
+    np.testing.assert_array_equal((x[2:] * 0.1).array, (x[2:].float() * 0.1).array.astype(kind))
+    assert (minigrad.tensor([0.1], dtype=half) == 0.1).item()  # as PyTorch, which rounds it to compare
+    assert x.sort().indices.tolist() == [3, 2, 0, 1] and x.topk(2).indices.tolist() == [1, 0]
+    assert x.argmax().item() == 1 and bool(ops.isnan(x.max()))
+    assert minigrad.rand(100_000, dtype=half).max().item() < 1
+    assert minigrad.ones(4096, dtype=half).cumsum(0)[-1].item() == 4096 == minigrad.ones(4096, dtype=half).sum().item()
+    assert f"dtype={half}" in repr(x) and pickle.loads(pickle.dumps(x.numpy())).dtype == x.dtype
+    with pytest.raises(BufferError, match=r"dlpack: NumPy hands over no bfloat16; call .float\(\)"):
+        np.from_dlpack(minigrad.ones(2, dtype="bfloat16"))
+
+
+def network():
+    """Layers with parameters, statistics, random numbers and ties."""
+    minigrad.manual_seed(0)
+    return nn.Sequential(
+        *(nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 8, 3), nn.GroupNorm(2, 8), nn.LeakyReLU(), nn.AvgPool2d(2), nn.Flatten()),
+        *(nn.Linear(8, 12), nn.ReLU(), nn.Dropout(0.25), nn.LayerNorm(12), nn.Linear(12, 10)),
+    )
+
+
+def batch(dtype="float32", place="cpu"):
+    x = np.random.default_rng(1).standard_normal((8, 4, 8, 8)).astype(np.float32)
+    return Tensor(x).to(dtype).to(place), Tensor(np.arange(8)).to(place)
+
+
+@each_half
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_training(name, half, tmp_path):
+    """Parameters, gradients and states have the type, also in a checkpoint. In float16 Adam's squares are lost, as in
+    PyTorch."""
+    (model, (x, target)), losses = (network().to(half), batch(half)), []
+    optimizer = RULES[name](model.parameters())
+    for _ in range(6):
+        optimizer.zero_grad()
+        loss = ops.cross_entropy(model(x), target)
+        loss.backward()
+        assert loss.dtype == HALVES[half] and {p.grad.dtype for p in model.parameters()} == {HALVES[half]}
+        assert optim.clip_grad_norm_(model.parameters(), 5.0).dtype == HALVES[half]
+        optimizer.step()
+        losses.append(loss.item())
+    if name.startswith(("SGD", "Adam")) and (half, name[:4]) != ("float16", "Adam"):
+        assert losses[-1] < 0.9 * losses[0]
+    checkpoint.save(tmp_path / "c", model=model, optimizer=optimizer)
+    twin = network().to(half)
+    later = RULES[name](twin.parameters())
+    checkpoint.load(tmp_path / "c", model=twin, optimizer=later)
+    assert checkpoint.weights_hash(twin) == checkpoint.weights_hash(model)
+    states = [[one for s in o.state_dict()["state"].values() for one in s.values()] for o in (optimizer, later)]
+    assert {one.dtype for one in states[0] if isinstance(one, np.ndarray)} <= {HALVES[half]}
+    for one, other in zip(*states, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@each_half
+def test_parameters_of_norms_may_stay_float32(half):
+    """As under autocast: normalisation takes statistics and parameters of float32 beside an input of 16 bits."""
+    for layer in (nn.BatchNorm2d(4), nn.GroupNorm(2, 4), nn.InstanceNorm2d(4, affine=True), nn.LayerNorm((4, 5, 5))):
+        x = Tensor(np.random.default_rng(0).standard_normal((3, 4, 5, 5)).astype(HALVES[half]), requires_grad=True)
+        for training in (True, False):
+            out, wanted = layer.train(training)(x), copy.deepcopy(layer)(x.float())
+            assert out.dtype == x.dtype
+            np.testing.assert_allclose(out.float().tolist(), wanted.tolist(), rtol=2 * EPS[half], atol=0.05)
+            out.sum().backward()
+        assert x.grad.dtype == x.dtype and {p.grad.dtype for p in layer.parameters()} == {np.dtype(np.float32)}
+        assert {buffer.dtype for buffer in layer.buffers() if buffer.ndim} <= {np.dtype(np.float32)}
+    with pytest.raises(TypeError, match="weight has type float32, wants float64"):
+        ops.layer_norm(x.double(), (5,), minigrad.ones(5))
+
+
+def exchanged(world, half):
+    mean = minigrad.full((5,), world.rank + 1.0, dtype=half)
+    world.all_reduce(mean, "mean")
+    first = minigrad.full((3,), 0.1 * world.rank, dtype=half)
+    world.broadcast(first, root=1)
+    return mean.tolist(), first.tolist()
+
+
+@each_half
+def test_ranks_exchange_it(half):
+    tenth = float(np.array(0.1).astype(HALVES[half]))
+    assert on_ranks(exchanged, 2, half) == [([1.5] * 5, [tenth] * 3)] * 2
+
+
+def step(place, half, enabled=True):
+    """(loss, gradients by name, running statistics) of a step, and its launches."""
+    model, (x, target) = network().to(place), batch(place=place)
+    with interpreter.recording() as launches:
+        with minigrad.autocast(half, enabled=enabled):
+            loss = nn.functional.cross_entropy(model(x), target)
+        loss.backward()
+    gradients = {name: p.grad.to("cpu").numpy() for name, p in model.named_parameters()}
+    buffers = {name: b.to("cpu").numpy() for name, b in model.named_buffers()}
+    return loss.item(), gradients, buffers, [name for name, _ in launches]
+
+
+@pytest.mark.parametrize("half", [pytest.param("float16", marks=pytest.mark.deep), "bfloat16"])
+def test_a_step_in_16_bits_multiplies_on_tensor_cores(half):
+    """All else is widened. Results are those of the CPU, which rounds at the same places, and near those of float32."""
+    with gpus(1):
+        loss, gradients, buffers, launched = step("cuda", half)
+    for kernel in ("conv2d_tensor", "conv2d_weight_tensor", "matmul_asynchronous"):
+        assert any(name.startswith(f"{kernel}_{half}") for name in launched), kernel
+    assert {name.partition("_")[0] for name in launched if half in name} == {"conv2d", "matmul"}
+    for enabled in (True, False):
+        wanted, their_gradients, statistics, _ = step("cpu", half, enabled)
+        assert abs(loss - wanted) < 4 * EPS[half] * wanted
+        for name, gradient in gradients.items():
+            assert gradient.dtype == np.float32
+            largest = max(np.abs(their_gradients[name]).max(), 0.1)
+            assert np.abs(gradient - their_gradients[name]).max() < 16 * EPS[half] * largest, name
+        for name, buffer in buffers.items():
+            np.testing.assert_allclose(buffer, statistics[name], atol=8 * EPS[half], rtol=8 * EPS[half])

@@ -1,0 +1,300 @@
+"""Steps on the CPU and on a device: launches, copies, gradients that are scaled, steps that a flag skips, clipping."""
+
+import copy
+import gc
+import math
+import weakref
+
+import numpy as np
+import pytest
+
+from minigrad import Tensor, device, nn, optim
+from minigrad.optim import clip, lr_scheduler
+from minigrad.optim.clip import clip_scale
+from minigrad_kernels import interpreter
+from minigrad_kernels.layout import FILTER
+from minigrad_kernels.optimizer import cuda
+from tests.kernels.kernel_runs import DEVICE
+from tests.optim.optim_parts import RULES, arrays, every_rule, give_gradients, parameters, same, same_states
+
+each_place = pytest.mark.parametrize("place", ["cpu", DEVICE])
+
+
+def with_gradients(place="cpu", step=0, spoilt=None):
+    """Parameters with the gradients of a step; `spoilt` enters one of them."""
+    params = parameters(place=place)
+    give_gradients(params, step, FILTER)
+    if spoilt is not None:
+        params[1].grad.array[1, 1] = spoilt
+    return params
+
+
+def number(value, place):
+    return device.move(np.full(1, value), place)
+
+
+def gradients(params):
+    return [device.host(parameter.grad.array).copy() for parameter in params]
+
+
+def close(params, others):
+    for one, two in zip(arrays(params), arrays(others), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-5, atol=1e-5)
+
+
+# ---- a device beside the CPU -----------------------------------------------------------------------------------------
+
+MORE = {
+    **RULES,
+    "SGD damped": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.5, maximize=True),
+    "Adam decoupled": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1, decoupled_weight_decay=True),
+    "RMSprop plain": lambda params: optim.RMSprop(params, weight_decay=0.1, maximize=True),
+    "Adagrad decayed": lambda params: optim.Adagrad(params, weight_decay=0.1),
+}
+
+
+@pytest.mark.parametrize("make", MORE.values(), ids=MORE)
+def test_steps_under_a_schedule(make):
+    """Three steps, a state that moves to the CPU and to other memory of the device, and a last step of all three."""
+    params, others = parameters(place=DEVICE), parameters()
+    pair = make(params), make(others)
+    schedules = [lr_scheduler.ExponentialLR(optimizer, 0.5) for optimizer in pair]
+    for step in range(3):
+        for optimizer, schedule, of in zip(pair, schedules, (params, others), strict=True):
+            give_gradients(of, step, (FILTER, None)[step % 2])
+            optimizer.step(), schedule.step()
+    close(params, others)
+    for one, two in zip(params, others, strict=True):
+        for name, value in pair[1].state[two].items():
+            there = pair[0].state[one][name]
+            assert name != "step" or there == value == 3
+            assert name == "step" or there.strides == one.array.strides
+            np.testing.assert_allclose(device.host(there) if name != "step" else there, value, rtol=1e-5, atol=1e-6)
+    resumed = parameters(), parameters(place=DEVICE)
+    for copies, place in zip(resumed, ("cpu", DEVICE), strict=True):
+        for parameter, array in zip(copies, arrays(params), strict=True):
+            parameter.data = device.move(array, place)
+        optimizer = make(copies)
+        optimizer.load_state_dict(pair[0].state_dict())
+        give_gradients(copies, 3)
+        optimizer.step()
+    give_gradients(params, 3)
+    pair[0].step()
+    close(params, resumed[0])
+    assert same(arrays(params), arrays(resumed[1]))
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The arrays that kernels of optimisers sent to the device."""
+    found, upload, write = [], cuda.upload, cuda.write
+    monkeypatch.setattr(cuda, "upload", lambda array, like: found.append(array) or upload(array, like))
+    monkeypatch.setattr(cuda, "write", lambda target, array: found.append(array) or write(target, array))
+    return found
+
+
+def test_a_steady_step_is_two_launches_for_each_group_and_sends_nothing(sent):
+    params = with_gradients(DEVICE)
+    optimizer = optim.Adam([{"params": params[:2]}, {"params": params[2:], "lr": 0.3}], lr=0.05)
+    optimizer.step(), optimizer.step()
+    sent.clear()
+    with interpreter.recording() as launches:
+        optimizer.step()
+    assert not sent and len(launches) == (4 if DEVICE == "interpreter" else 0)
+    optimizer.param_groups[1]["lr"] = 0.1
+    optimizer.step(), optimizer.step()
+    assert len(sent) == 1
+
+
+def test_parameters_of_different_ages_and_other_memory():
+    params, others = parameters(place=DEVICE), parameters()
+    pair = optim.Adam(params, lr=0.05), optim.Adam(others, lr=0.05)
+    for step in range(5):
+        for optimizer, of in zip(pair, (params, others), strict=True):
+            give_gradients(of, step)
+            if step in (0, 3):
+                of[1].grad = None
+            if step == 2:
+                for parameter in of:
+                    parameter.data = device.copy(parameter.array, device.order_of(parameter.array))
+            optimizer.step()
+    close(params, others)
+    assert [pair[0].state[parameter]["step"] for parameter in params] == [5, 3, 5, 5]
+
+
+def test_an_optimiser_that_is_gone_keeps_nothing():
+    params = with_gradients(DEVICE)
+    optimizer = optim.Adam(params, lr=0.05)
+    optimizer.step()
+    (plan,) = optimizer._plans.values()
+    clip.clip_grad_norm_(params, 1.0)
+    gone = [weakref.ref(plan.settings), weakref.ref(plan.tables.addresses), weakref.ref(params[0].array)]
+    known = id(params[0])
+    assert known in clip._plans
+    params[0].grad = None
+    optimizer.step()
+    assert len(optimizer._plans) == 1  # that of the last step
+    del optimizer, plan, params
+    gc.collect()
+    assert not any(reference() is not None for reference in gone) and known not in clip._plans
+
+
+# ---- steps that a flag skips -----------------------------------------------------------------------------------------
+
+
+@every_rule
+@each_place
+def test_skipped_steps_are_not_counted(make, place):
+    """All goes on as if they had never been, also under a schedule, in a saved state, and where a parameter has no
+    gradient for a while."""
+    params, others = parameters(place=place), parameters(place=place)
+    pair = [make(params), make(others)]
+    for step in range(7):
+        skipped = step in (0, 3)
+        for optimizer, of in zip(pair, (params, others), strict=True):
+            give_gradients(of, step)
+            optimizer.param_groups[0]["lr"] = 0.05 / (step + 1)  # sent to a device that counts by itself
+            if step in (4, 5):
+                of[1].grad = None
+        if skipped:
+            params[2].grad.array[1] = math.nan
+        pair[0].step(found_inf=number(float(skipped), place))
+        if not skipped:
+            pair[1].step()
+        if step == 2:
+            same_states(*pair)
+        if step == 5:
+            state, pair[0] = pair[0].state_dict(), make(params)
+            pair[0].load_state_dict(state)
+    assert same(arrays(params), arrays(others))
+    same_states(copy.deepcopy(pair[0]), pair[1])
+
+
+@every_rule
+def test_a_state_that_is_loaded_hears_of_no_step_that_was_in_doubt_before(make):
+    params = with_gradients(DEVICE)
+    optimizer = make(params)
+    optimizer.step()
+    early = optimizer.state_dict()
+    optimizer.step(found_inf=number(0.0, DEVICE))
+    optimizer.load_state_dict(early)
+    for index, values in optimizer.state_dict()["state"].items():
+        assert values.keys() == early["state"][index].keys() and values.get("step") == early["state"][index].get("step")
+
+
+# ---- clipping, alone and folded into the step ------------------------------------------------------------------------
+
+
+def long_vector(params):
+    return np.concatenate([array.ravel() for array in gradients(params)]).astype(float)
+
+
+@each_place
+@pytest.mark.parametrize("norm_type", [2, 1, 3, math.inf])
+def test_clipping_by_a_norm(norm_type, place):
+    params = with_gradients(place)
+    before, size = gradients(params), np.linalg.norm(long_vector(params), norm_type)
+    norm = optim.clip_grad_norm_(iter(params), 1e3, norm_type)
+    assert norm.shape == () and norm.device == params[0].device and norm.item() == pytest.approx(size, rel=1e-6)
+    assert same(gradients(params), before)  # within the bound they keep their bits
+    for bound in (size / 2, 0.0):
+        give_gradients(params, 0)
+        optim.clip_grad_norm_(params, bound, norm_type)
+        for found, was in zip(gradients(params), before, strict=True):
+            np.testing.assert_allclose(found, was * (bound / size), rtol=1e-5, atol=1e-7)
+    give_gradients(params := [*params, *parameters("float64", place="cpu")], 0)  # of several types and places
+    size = np.linalg.norm(long_vector(params), norm_type)
+    assert optim.clip_grad_norm_(params, 1.0, norm_type).item() == pytest.approx(size, rel=1e-6)
+    assert optim.clip_grad_norm_(params, 1.0, norm_type).item() == pytest.approx(1, rel=1e-5)
+    assert optim.clip_grad_norm_([], 1.0, norm_type).item() == 0
+    nothing = nn.Parameter(device.move(np.zeros((0, 3), "f"), place))
+    nothing.grad = nothing.detach()
+    assert optim.clip_grad_norm_(nothing, 1.0, norm_type).item() == 0
+
+
+@each_place
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_norm_that_is_not_finite(value, place):
+    """It is refused, or makes zeros and NaN as in PyTorch, or is reported; a later norm does not take that back."""
+    params, others, found = with_gradients(place, 0, value), with_gradients("cpu", 0, value), number(0.0, place)
+    before = gradients(params)
+    with pytest.raises(RuntimeError, match=r"^clip_grad_norm_: the 2.0-norm of the gradients is (inf|nan)"):
+        optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
+    np.testing.assert_array_equal(long_vector(params), np.concatenate([one.ravel() for one in before]))
+    norm, scale = clip_scale(params, 1.0, None, found)
+    assert device.host(found)[0] == 1 and norm.item() == pytest.approx(abs(value), nan_ok=True)
+    optim.clip_grad_norm_(others, 1.0)
+    optim.SGD(params, lr=1).step(scale=scale)
+    optim.SGD(others, lr=1).step()
+    close(params, others)
+    clip_scale(with_gradients(place), 1.0, None, found)
+    assert device.host(found)[0] == 1
+
+
+@each_place
+@pytest.mark.parametrize("most", [0.5, 1e3])
+def test_clip_scale_is_what_clipping_would_multiply_with(most, place):
+    """The scale of a loss is taken out before the norm."""
+    params, others = with_gradients(place), with_gradients(place)
+    for parameter in params:
+        parameter.grad = parameter.grad * 1024
+    found = number(0.0, place)
+    norm, scale = clip_scale(params, most, Tensor(number(1 / 1024, place)), found)
+    wanted = optim.clip_grad_norm_(others, most)
+    assert norm.item() == wanted.item() and norm.device == wanted.device and device.host(found)[0] == 0
+    np.testing.assert_allclose(device.host(scale) * 1024, [min(1, most / (norm.item() + 1e-6))], rtol=1e-7)
+    optim.SGD(params, lr=1, momentum=0.5).step(scale=scale)
+    optim.SGD(others, lr=1, momentum=0.5).step()
+    close(params, others)
+
+
+def test_gradients_on_two_devices():
+    """One norm of all, which the host reads; a flag of either place skips the step."""
+    params = [*with_gradients("cpu")[:2], *with_gradients(DEVICE)[2:]]
+    norm, scale = clip_scale(params, 0.5, number(0.5, "cpu"))
+    assert norm.item() == pytest.approx(np.linalg.norm(long_vector(params)) / 2, rel=1e-6)
+    before = arrays(params)
+    optim.SGD(params, lr=1).step(scale=scale, found_inf=number(1.0, DEVICE))
+    assert same(before, arrays(params))
+    optim.SGD(params, lr=1).step(scale=scale, found_inf=number(0.0, "cpu"))
+    assert not any(np.array_equal(*pair) for pair in zip(before, arrays(params), strict=True))
+
+
+def test_clipping_in_a_step_reads_the_gradients_twice_and_writes_none(monkeypatch, sent):
+    """The host sends nothing and waits for nothing once the tables are there."""
+    params = with_gradients(DEVICE)
+    adam = optim.Adam(params, lr=0.05)
+    adam.step(scale=clip_scale(params, 1.0)[1])
+    optim.clip_grad_norm_(params, 1e3)
+    sent.clear()
+    monkeypatch.setattr(device, "host", lambda array: pytest.fail("the host reads"))
+    with interpreter.recording() as launches:
+        adam.step(scale=clip_scale(params, 1.0)[1])
+        optim.clip_grad_norm_(params, 1e3)
+    names = ["squares_f32", "sums", "clip_f32", "coefficients", "update_f32", "squares_f32", "sums", "clip_f32"]
+    names += ["scale_f32"]
+    assert not sent and (DEVICE != "interpreter" or [n.removeprefix("optimizer_") for n, _ in launches] == names)
+
+
+@each_place
+def test_clipping_by_a_value(place):
+    params = with_gradients(place)
+    before = gradients(params)
+    optim.clip_grad_value_(params, 0.25)
+    assert same(gradients(params), [np.clip(array, -0.25, 0.25) for array in before])
+    optim.clip_grad_value_(params[1:2], 0)
+    assert not gradients(params)[1].any() and gradients(params)[0].any()
+
+
+def test_clipping_refuses():
+    params = with_gradients()
+    before = gradients(params)
+    with pytest.raises(TypeError, match="^clip_grad_norm_: max_norm is 'x'"):
+        optim.clip_grad_norm_(params, "x")
+    with pytest.raises(ValueError, match="^clip_grad_norm_: norm_type is -1, wanted at least 0"):
+        optim.clip_grad_norm_(params, 1.0, -1)
+    with pytest.raises(ValueError, match="^clip_grad_value_: clip_value is -1,"):
+        optim.clip_grad_value_(params, -1)
+    with pytest.raises(ValueError):
+        optim.SGD(params, lr=1).step(scale=np.ones(2))
+    assert same(gradients(params), before) and same(arrays(params), arrays(parameters()))
