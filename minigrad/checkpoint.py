@@ -36,7 +36,7 @@ from .core.check import integer_of
 from .core.tensor import Tensor
 
 __all__ = [
-    "CheckpointError", "CheckpointWarning", "WeightsError", "clear_partials", "exists", "find", "load", "load_weights",
+    "CheckpointError", "CheckpointWarning", "WeightsError", "exists", "find", "load", "load_weights",
     "numbers", "path_of", "reason", "save", "versions", "weights_hash", "write_atomic",
 ]  # fmt: skip
 
@@ -44,7 +44,6 @@ FORMAT, VERSION = "minigrad checkpoint", "2"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
 HASH = re.compile(rb'(?<="sha256":")[0-9a-f]{64}(?=")')
-PARTIAL = ".partial-"  # what an interrupted write leaves behind begins with this
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
@@ -103,7 +102,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
         world = getattr(model, "world", None) if world is None else world
         if world is None or world.rank == 0:
             content = _sealed(tensors, json.dumps(state))
-            _make(folder)
+            folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
             _clean(folder, keep)
 
@@ -121,7 +120,9 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     """
     parts |= {"model": model, "optimizer": optimizer, "schedule": schedule}
     folder, parts = _checked("load", folder, parts)
-    path, content = _by_rank_0(world, lambda: _chosen(folder, number))
+    path, content = (b"", b"") if world is not None and world.rank else _chosen(folder, number)
+    if world is not None:
+        path, content = map(world.broadcast_bytes, (path, content))
     with _failing("load", path.decode()):
         tensors = _arrays(content)
         decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
@@ -141,22 +142,6 @@ def _chosen(folder, number):
     else:
         raise CheckpointError(f"checkpoint.load: number is {number!r}, wanted one of {numbers(folder)} in {folder}")
     return str(path_of(folder, number)).encode(), content
-
-
-def _by_rank_0(world, read):
-    """What read() gives on rank 0, a pair of bytes, on all ranks."""
-    if world is None or world.size == 1:
-        return read()
-    found = b"", b"", b""
-    if world.rank == 0:
-        try:
-            found = *read(), b""
-        except CheckpointError as wrong:
-            found = b"", b"", str(wrong).encode()
-    path, content, error = map(world.broadcast_bytes, found)
-    if error:
-        raise CheckpointError(error.decode())
-    return path, content
 
 
 def _give(parts, state):
@@ -342,9 +327,12 @@ def _array(dtype, shape, data):
 
 
 def write_atomic(path, content):
-    """Put bytes into a file so that it holds the old or the new ones at any moment, even without power."""
+    """Put bytes into a file so that it holds the old or the new ones at any moment, even without power.
+
+    They are first written to .partial-NAME beside it, which a write that is killed leaves to the next one.
+    """
     path = Path(path)
-    partial = path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
+    partial = path.with_name(f".partial-{path.name}")
     try:
         with open(partial, "wb") as file:
             file.write(content)
@@ -355,25 +343,12 @@ def write_atomic(path, content):
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
-    _sync(path.parent)
-
-
-def _sync(folder):
-    """Make the names in a folder durable, where the operating system lets folders be opened."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
+    if os.name == "posix":  # where folders can be opened: the name is to last too
+        handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _make(folder):
-    """Make a folder and those above it, so that their names last."""
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for place in new:
-        _sync(place.parent)
 
 
 def _clean(folder, keep):
@@ -387,14 +362,6 @@ def _clean(folder, keep):
                 continue
         with contextlib.suppress(OSError):
             os.unlink(path_of(folder, number))
-    clear_partials(folder)
-
-
-def clear_partials(folder):
-    """Remove what interrupted writes left in a folder, where that is possible; nobody may be writing there."""
-    for file in Path(folder).glob(f"{PARTIAL}*"):
-        with contextlib.suppress(OSError):
-            file.unlink()
 
 
 # ---- weights of other libraries --------------------------------------------------------------------------------------

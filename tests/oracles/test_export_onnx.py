@@ -263,7 +263,7 @@ def test_the_command_writes_what_takes_pixels(model, tmp_path, capsys, finished)
     run = finished
     if model != "mlp":
         run = tmp_path / "run"
-        options = ["--data", "digits", "--model", model, "--epochs", "1", "--limit", "64", "--no-new-writers"]
+        options = ["--data", "digits", "--model", model, "--epochs", "1", "--limit", "64"]
         assert main(["train", *options, "--no-report", "--out", str(run)]) == 0
     capsys.readouterr()
     assert main(["export", str(run), "--onnx", str(tmp_path / "run.onnx")]) == 0

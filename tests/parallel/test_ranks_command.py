@@ -15,7 +15,7 @@ from tests.cli.cli_runs import elsewhere, lines_of  # noqa: F401
 from tests.parallel.launch_runs import LAUNCH, MPIEXEC, finished, started, wait_for
 from tests.train.checkpoint_parts import file_of, state_of
 
-TRAIN = "train --data digits --epochs 2 --limit 500 --no-new-writers --batch-size 64 --shards 8".split()
+TRAIN = "train --data digits --epochs 2 --limit 500 --batch-size 64 --shards 8".split()
 QUIET = [*TRAIN, "--no-report"]
 
 
