@@ -35,9 +35,10 @@ def empty(like, batch, device):
 
 
 @each_device
-@pytest.mark.parametrize("size", [(8, 8), (5, 7), (32, 32)])
+@pytest.mark.parametrize("size", [(5, 7), (32, 32)])
 def test_gather_has_the_bits_of_normalize(device, size):
     images, picks = pixels(6, 3, *size), np.array([5, 0, 0, 3])
+    images.flags.writeable = False  # as those that a file holds, read through memory
     out = empty(images, 4, device)
     augment.gather_normalize(*(moved(array, device) for array in (images, picks, SCALE, SHIFT)), out)
     np.testing.assert_array_equal(on_host(out), Normalize(MEAN, STD)(images[picks]))
@@ -45,7 +46,7 @@ def test_gather_has_the_bits_of_normalize(device, size):
 
 @each_device
 @pytest.mark.parametrize("mode", ["constant", "edge"])
-@pytest.mark.parametrize("size, padding", [((8, 8), 2), ((5, 7), 1), ((4, 3), 6), ((32, 32), 4)])
+@pytest.mark.parametrize("size, padding", [((5, 7), 1), ((4, 3), 6), ((32, 32), 4)])
 def test_cuts_have_the_bits_of_the_transforms(device, mode, size, padding):
     images, batch = pixels(6, 3, *size), 9
     picks = np.random.default_rng(1).integers(0, 6, batch)
@@ -75,14 +76,6 @@ def test_same_bits_for_any_number_of_threads():
     finally:
         set_threads(before)
     same_bits(*results)
-
-
-def test_read_only_images_are_welcome():
-    """As those that a file holds, read through memory."""
-    images, out = pixels(3, 3, 4, 4), empty(pixels(3, 3, 4, 4), 2, "cpu")
-    images.flags.writeable = False
-    augment.gather_normalize(images, np.array([2, 0]), SCALE, SHIFT, out)
-    np.testing.assert_array_equal(out, Normalize(MEAN, STD)(images[[2, 0]]))
 
 
 # ---- CUDA --------------------------------------------------------------------------------------------------------
