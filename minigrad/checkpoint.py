@@ -136,7 +136,7 @@ def _chosen(folder, number):
     if number is None:
         number, content, damage = _newest(folder)
         if damage:
-            warnings.warn(damage, CheckpointWarning, stacklevel=5)
+            warnings.warn(damage, CheckpointWarning, stacklevel=3)
     elif number in numbers(folder):
         content = _read(folder, number)
     else:

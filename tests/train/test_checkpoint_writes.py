@@ -4,6 +4,7 @@ import builtins
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -33,7 +34,7 @@ CALLS = [f"write {FILE}", f"fsync {FILE}", f"replace {FILE}", "fsync folder", "u
 
 def watched(patch, fail=None, error=None):
     """The calls of the operating system that a save makes, in words, as they come; that of number `fail` fails."""
-    made, names, real = [], {}, {name: getattr(os, name) for name in ("fsync", "replace", "unlink", "open")}
+    made, real = [], {name: getattr(os, name) for name in ("fsync", "replace", "unlink")}
 
     def note(words):
         made.append(words)
@@ -43,15 +44,17 @@ def watched(patch, fail=None, error=None):
     def opened(file, mode="r", *rest, true=builtins.open, **options):
         handle = true(file, mode, *rest, **options)
         if mode == "wb":
-            names[handle.fileno()] = name = os.path.basename(file).removeprefix(".partial-")
             handle.write(b"half")  # which a write that fails leaves
-            note(f"write {name}")
+            note(f"write {os.path.basename(file).removeprefix('.partial-')}")
             handle.seek(0)
         return handle
 
+    def flushed(handle):
+        note("fsync folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else f"fsync {FILE}")
+        real["fsync"](handle)
+
     patch.setattr(builtins, "open", opened)
-    patch.setattr(os, "open", lambda *path: names.setdefault(real["open"](*path), "folder") and max(names))
-    patch.setattr(os, "fsync", lambda handle: note(f"fsync {names[handle]}") or real["fsync"](handle))
+    patch.setattr(os, "fsync", flushed)
     patch.setattr(os, "replace", lambda old, new: note(f"replace {os.path.basename(new)}") or real["replace"](old, new))
     patch.setattr(os, "unlink", lambda path: note(f"unlink {os.path.basename(path)}") or real["unlink"](path))
     return made
