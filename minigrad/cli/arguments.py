@@ -64,21 +64,15 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "ptx": dict(metavar="FILE.ptx", help="a file of PTX with one kernel"),
     "-n": dict(type=count, dest="ranks", metavar="N", help="ranks; default as many as --hosts have room for"),
     "--arch": dict(nargs="+", default=(), metavar="SM", help="such as sm_90; default those of each kernel"),
-    "--args": dict(
-        metavar="FILE.json", help='[64, "x.npy", {"shape": [64], "dtype": "float32", "fill": "random"}, ...]'
-    ),
+    "--args": dict(metavar="FILE.json", help='[64, "x.npy", {"shape": [64], "dtype": "float32", "fill": 0}, ...]'),
     "--block": dict(nargs="+", type=count, default=[32], metavar="N", help="threads of a block; default 32"),
-    "--check": dict(
-        action="store_true", help="kernels: with the manifest; info: a device, cuda by default, with the CPU"
-    ),
+    "--check": dict(action="store_true", help="kernels: with the manifest; info: a device (cuda) with the CPU"),
     "--checkpoint": dict(choices=("last", "best"), default="last", help="default last"),
     "--continue": dict(action="store_true", dest="continue_", help="go on with the run in --out if there is one"),
     "--grace": dict(type=seconds, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
     "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
-    "--logs": dict(
-        type=writable, metavar="FOLDER", help="folder for what ranks other than 0 print; default launch-logs/JOB"
-    ),
+    "--logs": dict(type=writable, metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
     "--max-restarts": dict(type=natural, default=3, metavar="N", help="after failures; default 3"),
     "--min-ranks": dict(type=count, metavar="N", help="go on with so few where a host is gone; default wait for it"),
     "--models": dict(nargs="+", choices=models.MODELS, help="networks to be trained; default all"),

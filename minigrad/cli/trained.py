@@ -113,20 +113,11 @@ def write_report(run, settings):
     if len(history) < settings.epochs:
         at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
         state = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
-    Report(
-        f"{settings.model} on {settings.data}",
-        history,
-        model,
-        settings.shape,
-        settings.classes,
-        state=state,
-        figures={"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"},
-        measured=f"One step on {settings.batch_size} images ({settings.device}, {settings.precision}).",
-        records=histograms.records,
-        origin=_origin(run, model),
-        lacking=lacking,
-        **found,
-    ).save(run.folder / "report.html")
+    title, shown = f"{settings.model} on {settings.data}", (history, model, settings.shape, settings.classes)
+    found |= {"state": state, "lacking": lacking, "records": histograms.records, "origin": _origin(run, model)}
+    found["figures"] = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"}
+    found["measured"] = f"One step on {settings.batch_size} images ({settings.device}, {settings.precision})."
+    Report(title, *shown, **found).save(run.folder / "report.html")
     return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
 
 
