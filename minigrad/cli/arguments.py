@@ -12,8 +12,8 @@ __all__ = ["parser"]
 
 SETTINGS = options()
 COMMON = "--data --data-dir --model --epochs --batch-size --lr --device --out --resume"
-TRAIN = [COMMON, "|", *(name for name in SETTINGS if name not in COMMON.split())]
-TRAIN = " ".join([*TRAIN, "--threads --no-report --tensorboard --save-every --continue"])
+ADVANCED = " ".join(name for name in SETTINGS if name not in COMMON.split())
+TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --tensorboard --save-every --continue"
 TRAINED = "run --checkpoint --precision --threads --device"
 LAUNCH = "-n words --hosts --min-ranks --max-restarts --timeout --grace --logs"
 PROFILE = "model --data --data-dir --batch-size --device --steps --threads --out"

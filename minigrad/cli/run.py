@@ -104,9 +104,7 @@ class Training:
         # A shard of one image has no statistics for batch norm: a last batch with such shards is left out.
         normed = any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules())
         if normed and settings.batch_size < 2 * shards:
-            raise UsageError(
-                f"--batch-size {settings.batch_size} leaves less than 2 images for each of {shards} shards"
-            )
+            raise UsageError(f"--batch-size {settings.batch_size} leaves less than 2 images to each of {shards} shards")
         drop_last = normed and len(train) % settings.batch_size < 2 * shards
         shared = shards > 1 or world.size > 1
         model = parallel.DataParallel(model, world, shards=shards) if shared else model
@@ -122,22 +120,14 @@ class Training:
         self.model, self.loader, self.optimizer = model, loader, optimizer
         self.history, self.histograms, self.test = History(), Histograms(model), settings.test_loader(test)
         self.how = {name: getattr(settings, name) for name in ("accumulate", "clip", "precision", "eager")}
-        self.how |= {"schedule": schedule, "scaler": scaler, "history": self.history}
+        self.how |= {"schedule": schedule, "scaler": scaler, "history": self.history, "test": self.test}
         self.parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "loader": loader}
         self.parts |= {"history": self.history, "histograms": self.histograms}
 
     def fit(self, callbacks):
         """Train to the end, or until a callback says stop."""
         callbacks = [self.histograms, *callbacks]
-        fit(
-            self.model,
-            self.loader,
-            self.optimizer,
-            self.settings.epochs,
-            test=self.test,
-            callbacks=callbacks,
-            **self.how,
-        )
+        fit(self.model, self.loader, self.optimizer, self.settings.epochs, callbacks=callbacks, **self.how)
 
     def save(self, folder, keep):
         """Write a checkpoint of everything that going on needs; all ranks call this."""

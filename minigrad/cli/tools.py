@@ -3,7 +3,6 @@
 import math
 import os
 import time
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from ..device import memory_statistics, place
 from ..units import in_bytes
 from .run import Training, machine
 from .selfcheck import checked
-from .settings import OPTIMIZERS, Settings, UsageError
+from .settings import BY_MODEL, OPTIMIZERS, Settings, UsageError
 
 __all__ = ["run_info", "run_launch", "run_math", "run_warmup"]
 
@@ -99,9 +98,8 @@ def run_warmup(options):
 
 def _train(name, optimizer):
     """An epoch on 8 images like those of the data set that the network is trained on."""
-    options = SimpleNamespace(data="cifar10" if name == "resnet" else "digits", model=name, optimizer=optimizer)
-    options.epochs, options.batch_size, options.augment, options.clip = 1, 4, True, 1.0
-    settings, _ = Settings.of(options)
+    few = BY_MODEL.get(name, {}) | {"epochs": 1, "batch_size": 4, "augment": True, "clip": 1.0, "optimizer": optimizer}
+    settings = Settings(data="cifar10" if name == "resnet" else "digits", model=name, **few)
     shape = 8, 3 if name == "resnet" else 1, settings.size, settings.size
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     noise = data.Dataset(pixels, np.arange(8) % 2, ("a", "b"))

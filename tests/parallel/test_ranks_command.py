@@ -81,7 +81,7 @@ def test_continue_refuses_other_options(capsys):
 REFUSED = {
     "want an integer of at least 1": ["--shards", "0"],
     "--sync-batch-norm wants as many ranks as shards": ["--shards", "3", "--sync-batch-norm"],
-    "leaves less than 2 images for each of 64 shards": ["--model", "resnet", "--shards", "64"],
+    "leaves less than 2 images to each of 64 shards": ["--model", "resnet", "--shards", "64"],
 }
 
 

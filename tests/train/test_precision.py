@@ -13,7 +13,7 @@ from minigrad.cli import main
 from minigrad.core.errors import StateError
 from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
-from minigrad.train import Callback, History, evaluate, fit, predict
+from minigrad.train import evaluate, fit, predict
 from minigrad_kernels.toolchain.modes import tf32_mode as tf32
 from tests.cli.cli_runs import QUICK, RESUME, elsewhere, lines_of, weights_of  # noqa: F401
 from tests.cli.test_resume import interrupted_after
@@ -157,42 +157,6 @@ def test_all_ranks_leave_out_the_same_updates(zero):
     one, two = on_ranks(run, 2)
     assert one == two
     assert one[0] == [(8, False, False), (4, True, True), (4, False, False), (8, False, False)]
-
-
-# ---- going on --------------------------------------------------------------------------------------------------------
-
-
-class After(Callback):
-    def __init__(self, steps):
-        self.steps = steps
-
-    def stop(self, history):
-        return history.steps == self.steps
-
-
-def test_a_training_goes_on_in_the_middle_of_growing(tmp_path):
-    def parts():
-        model = network(dropout=0.2)
-        optimizer = optim.Adam(model.parameters(), lr=0.01)
-        return model, optimizer, data.Loader(images(), 11, True, prefetch=0), GradScaler(2.0**10, growth_interval=3)
-
-    def run(model, optimizer, loader, scaler, history=None, callbacks=()):
-        named = {"precision": "float16", "scaler": scaler, "history": history, "callbacks": callbacks}
-        return fit(model, loader, optimizer, 2, **named)
-
-    whole = parts()
-    rows = run(*whole).rows
-    model, optimizer, loader, scaler = parts()
-    history = run(model, optimizer, loader, scaler, callbacks=[After(5)])
-    assert scaler.state_dict()["_growth_tracker"] == 2 and scaler.get_scale() == 2.0**11
-    checkpoint.save(tmp_path, model, optimizer, scaler=scaler, history=history, loader=loader)
-
-    model, optimizer, loader, scaler = parts()
-    rest = {"scaler": scaler, "history": (history := History()), "generator": minigrad.default_generator}
-    checkpoint.load(tmp_path, model, optimizer, loader=loader, **rest)
-    again = run(model, optimizer, loader, scaler, history).rows
-    assert [row["loss"] for row in again] == [row["loss"] for row in rows]
-    assert bits(model, optimizer) == bits(*whole[:2]) and scaler.state_dict() == whole[3].state_dict()
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
