@@ -8,9 +8,9 @@ import sys
 from dataclasses import asdict, replace
 
 from .. import checkpoint, cuda
-from ..core.errors import StateError
+from ..core.errors import MinigradError, StateError
 from ..draw import save_learning_curve
-from ..parallel import ShardSampler, init
+from ..parallel import CommunicationError, ShardSampler, init
 from ..train import Interruption, Progress, TensorBoard
 from ..train.finite import NotFinite
 from .run import RESULT, Run, Saver, Training
@@ -20,18 +20,26 @@ from .trained import write_report
 __all__ = ["run_train"]
 
 
+class Refused(Exception):
+    """Some rank was refused something, rank 0 said what, and all ranks end in good order."""
+
+
 def run_train(options):
     """Train, keep everything in a run folder, and print the accuracy on the test images; on several ranks together."""
     with init() as world, contextlib.redirect_stdout(open(os.devnull, "w") if world.rank else sys.stdout):
-        return _train(options, world)
+        try:
+            return _train(options, world)
+        except Refused:
+            return 2
 
 
 def _train(options, world):
     # Rank 0 decides for all, and fetches data that are not on disk yet.
-    plan = json.loads(world.broadcast_bytes(b"" if world.rank else json.dumps(_plan(options, world.size)).encode()))
+    plan = _together(world, lambda: None if world.rank else _plan(options, world.size))
+    plan = json.loads(world.broadcast_bytes(json.dumps(plan).encode()))
     run, settings, number = Run(plan["folder"]), Settings(**plan["settings"]), plan["number"]
     settings.set_threads(options.threads)
-    training = _training(settings, world, run, number)
+    training = _together(world, lambda: _training(settings, world, run, number))
     train, test, history = training.loader.dataset, training.test.dataset, training.history
     print(f"{plan['said']}data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in training.model.parameters())
@@ -107,3 +115,20 @@ def _training(settings, world, run, number):
     if number is not None:
         training.load(run.folder / "last", number)
     return training
+
+
+def _together(world, work):
+    """What work() gives on this rank. Errors: Refused if it is refused on any; rank 0 then has said why."""
+    result, refusal = None, ""
+    try:
+        result = work()
+    except CommunicationError:
+        raise
+    except MinigradError as error:
+        refusal = f"{f'rank {world.rank}: ' * bool(world.rank)}{error}"
+    found = [message.decode() for message in world.all_gather_bytes(refusal.encode()) if message]
+    if found and world.rank == 0:
+        print(f"minigrad train: error: {found[0]}", file=sys.stderr)
+    if found:
+        raise Refused
+    return result
