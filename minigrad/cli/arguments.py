@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from .. import __version__, models
-from .settings import count, number, options, positive
+from .settings import count, natural, not_negative, options, positive
 
 __all__ = ["parser"]
 
@@ -37,8 +37,6 @@ COMMANDS = {  # name: (its module, examples, what it does, its options; those af
     "warmup": ("tools", ["--models lenet"], "compile the CPU's kernels ahead", "--models --threads"),
     "info": ("tools", ["--check"], "versions, devices; does a GPU work?", "--check --device"),
 }
-natural = number(int, "an integer of at least 0", lambda value: value >= 0)
-seconds = number(float, "seconds, at least 0", lambda value: 0 <= value < float("inf"))
 
 
 def writable(text):
@@ -69,7 +67,7 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--check": dict(action="store_true", help="kernels: with the manifest; info: a device (cuda) with the CPU"),
     "--checkpoint": dict(choices=("last", "best"), default="last", help="default last"),
     "--continue": dict(action="store_true", dest="continue_", help="go on with the run in --out if there is one"),
-    "--grace": dict(type=seconds, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
+    "--grace": dict(type=not_negative, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
     "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
     "--logs": dict(type=writable, metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),

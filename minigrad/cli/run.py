@@ -1,7 +1,7 @@
 """The folder of a run, and the training that keeps it up to date.
 
 config.json         the command, the versions and all settings
-history.jsonl       figures of each epoch, as JSON, one a line; history.csv has the same
+history.jsonl       figures of each epoch, as JSON, one a line
 last/, best/        checkpoints: after the latest epoch or update, after the epoch with the best test accuracy
 learning-curve.png  loss and accuracy over the epochs
 result.json         the final figures
@@ -52,10 +52,9 @@ class Run:
 
     def check_new(self):
         """Refuse a folder that holds a run already."""
-        parts = [(self.folder / CONFIG).exists(), checkpoint.exists(self.folder / "last")]
-        if any(parts):
-            hint = f"go on with it by --resume {self.argument}" if all(parts) else "it is not complete, so remove it"
-            raise UsageError(f"{self.folder} holds a run already; {hint} or give another --out")
+        if (self.folder / CONFIG).exists() or checkpoint.exists(self.folder / "last"):
+            hint = f"go on with it by --resume {self.argument}, remove it, or give another --out"
+            raise UsageError(f"{self.folder} holds a run already; {hint}")
 
     @classmethod
     def of(cls, folder, name="last"):
@@ -165,7 +164,6 @@ class Saver(Callback):
     def on_epoch(self, history):
         if self.training.world.rank == 0:
             self.run.write("history.jsonl", history.to_jsonl())
-            self.run.write("history.csv", history.to_csv())
         # The first of equals stays the best, so that a later epoch must earn its place. It comes before the last: a run
         # that is killed between them does this epoch again.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):

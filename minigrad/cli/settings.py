@@ -1,6 +1,7 @@
 """The settings of a run: a field each, from which come its option, its help, its check and its place in config.json."""
 
 import argparse
+import contextlib
 import math
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from ..core import create
 from ..optim import lr_scheduler
 from ..train import PRECISIONS
 
-__all__ = ["Settings", "UsageError", "count", "number", "options", "positive"]
+__all__ = ["Settings", "UsageError", "count", "natural", "not_negative", "options", "positive"]
 
 OPTIMIZERS = {
     kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
@@ -38,25 +39,22 @@ class UsageError(MinigradError, ValueError):
     """What was asked for cannot be done; nothing was done."""
 
 
-def number(kind, wanted, holds):
-    """A converter of text to a number for which holds(number)."""
+def number(kind, least, wanted):
+    """A converter of text to a number, `least` at least and not infinite."""
 
     def convert(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not holds(value):
-            raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
-        return value
+        with contextlib.suppress(ValueError):
+            if least <= (value := kind(text)) < math.inf:
+                return value
+        raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
 
     return convert
 
 
-count = number(int, "an integer of at least 1", lambda value: value >= 1)
-seed = number(int, "an integer from 0 to 2^63 - 1", lambda value: 0 <= value < 1 << 63)
-positive = number(float, "a number above 0", lambda value: 0 < value < math.inf)
-not_negative = number(float, "a number of at least 0", lambda value: 0 <= value < math.inf)
+count = number(int, 1, "an integer of at least 1")
+natural = number(int, 0, "an integer of at least 0")
+positive = number(float, 1e-300, "a number above 0")
+not_negative = number(float, 0, "a number of at least 0")
 
 
 def existing(text):
@@ -92,7 +90,7 @@ class Settings:
     eager: bool = _setting("on a GPU, start each kernel from Python", False)
     limit: int | None = _setting("use the first so many training and test images", None, type=count)
     split: str = _setting("digits: test on random images, or on other writers", "random", choices=("random", "writers"))
-    seed: int = _setting("of weights, order, dropout and augmentation", 0, type=seed)
+    seed: int = _setting("of weights, order, dropout and augmentation", 0, type=natural)
     shards: int = _setting("parts of a batch, which ranks share; the result depends on it", 1, type=count)
     zero: bool = _setting("divide the state of the optimiser among the ranks", False)
     sync_batch_norm: bool = _setting("statistics of batch norm over all ranks", False)

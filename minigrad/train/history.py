@@ -86,11 +86,6 @@ class History:
         """The rows as JSON, one a line."""
         return "".join(json.dumps(row) + "\n" for row in self.rows)
 
-    def to_csv(self):
-        """The rows as comma-separated values below a line of names."""
-        rows = [["" if row.get(name) is None else str(row[name]) for name in self.columns()] for row in self.rows]
-        return "".join(",".join(row) + "\n" for row in [self.columns(), *rows])
-
     def state_dict(self):
         """Everything that a continued training needs, as JSON values."""
         return {"running": asdict(self.running), "rows": list(map(dict, self.rows)), "steps": self.steps}

@@ -4,7 +4,6 @@ What the options refuse is in tests/refusals/command.py.
 """
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
-import csv
 import gzip
 import json
 import os
@@ -30,12 +29,10 @@ def test_run_folder_and_last_line(capsys):
     run, command = Path("run"), ["train", *QUICK, "--out", "run", "--seed", "3"]
     assert main(command) == 0
     lines = lines_of(capsys)
-    wanted = {"config.json", "history.jsonl", "history.csv", "last", "best", "learning-curve.png", "result.json"}
+    wanted = {"config.json", "history.jsonl", "last", "best", "learning-curve.png", "result.json"}
     assert {path.name for path in run.iterdir()} == wanted
     rows = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2]
-    table = csv.DictReader((run / "history.csv").read_text().splitlines())
-    assert [float(row["loss"]) for row in table] == [row["loss"] for row in rows]
     config, result, accuracy = read("run/config.json"), read("run/result.json"), rows[-1]["test_accuracy"]
     said = rf"epoch 2/2  loss {rows[1]['loss']:.4f}  train [\d.]+ %  test {100 * accuracy:.2f} %  \d+ images/s"
     assert re.fullmatch(said, lines[-3])

@@ -74,7 +74,7 @@ train --lr nan                       | --lr: got nan, want a number above 0
 train --optimizer adamax             | --optimizer: invalid choice: 'adamax' \\(choose from .*adamw
 train --weight-decay=-1              | --weight-decay: got -1, want a number of at least 0
 train --precision float8             | --precision: invalid choice: 'float8'
-train --seed -1                      | --seed: got -1, want an integer from 0 to
+train --seed -1                      | --seed: got -1, want an integer of at least 0
 train --augment=yes                  | --augment/--no-augment: ignored explicit argument 'yes'
 train --bach-size 3                  | unrecognized arguments: --bach-size 3; did you mean --batch-size\\?
 train --data digits --out new --model vgg              | --model: invalid choice: 'vgg' \\(choose from .*keras-cnn
@@ -83,8 +83,8 @@ train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is 
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
 train --data digits --out new --threads 100000         | Numba allows 1 to
 train --data digits --out file                         | --out: file cannot be made: .*file is not a folder that can
-train --data digits --out run                          | run holds a run already; go on with it by --resume run or give
-train --data digits --out unfinished                   | unfinished holds a run already; it is not complete, so remove
+train --data digits --out run                          | run holds a run already; go on with it by --resume run, remove
+train --data digits --out unfinished                   | unfinished holds a run already; .*, remove it, or give another
 train --data cifar10 --out new --split writers         | --split writers wants --data digits
 train --data digits --out run --continue --lr 0.5      | run holds a run with another --.*lr; leave that out or
 train --resume nowhere               | nowhere holds no checkpoint 'last': there is no such folder

@@ -1,7 +1,5 @@
 """The history of a training, its progress on a terminal, and its learning curve."""
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -37,10 +35,7 @@ ROWS = [
 def test_history_files_hold_every_figure_exactly():
     history = History(ROWS)
     assert [json.loads(line) for line in history.to_jsonl().splitlines()] == ROWS
-    rows = list(csv.DictReader(io.StringIO(history.to_csv())))
-    assert list(rows[0]) == history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
-    assert float(rows[0]["loss"]) == 0.1 + 0.2 and rows[0]["test_loss"] == ""
-    assert float(rows[1]["loss"]) == 1e-300 and rows[1]["images_per_second"] == ""
+    assert history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
 
 
 def test_history_columns_rows_and_text():

@@ -53,7 +53,7 @@ def _history(folder):
             return
         history = History()
         history.load_state_dict(state)
-        assert len(history.to_jsonl().splitlines()) == len(history) and history.to_csv() and history._repr_html_()
+        assert len(history.to_jsonl().splitlines()) == len(history) and history._repr_html_()
         json.dumps(history.state_dict())
 
     return _bytes(_lived().state_dict(), History().state_dict()), read
