@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, MinigradError
+from minigrad_kernels.errors import MinigradError
 
 from . import device
 from .core.check import integer_of
@@ -90,11 +90,11 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
     keep        how many checkpoints stay in the folder, this one included; damaged ones do not count
     world       of ranks that train together: all call this, and rank 0 writes; default that of a DataParallel model
     Errors      CheckpointError if a file cannot be written or extra is no JSON, and those that were there stay;
-                TypeError and ValueError for arguments
+                TypeError and ValueError for keep
     """
     keep = integer_of("checkpoint.save", "keep", keep, 1)
-    parts |= {"optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
-    folder, parts = _checked("save", folder, {"model": model, **parts})
+    parts |= {"model": model, "optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
+    folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
     with _failing("save", folder):
         tensors = {}
         state = {name: _encoded(_state_of(part), name, tensors) for name, part in parts.items()}  # ranks may meet here
@@ -116,10 +116,10 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
                 a newer one is damaged
     world       of ranks that train together: all call this, and rank 0 reads for them
     Errors      one CheckpointError if the checkpoint is absent, damaged, or does not fit, with the file and all that is
-                wrong with it; everything is then as before. TypeError for arguments
+                wrong with it; everything is then as before
     """
     parts |= {"model": model, "optimizer": optimizer, "schedule": schedule}
-    folder, parts = _checked("load", folder, parts)
+    folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
     path, content = (b"", b"") if world is not None and world.rank else _chosen(folder, number)
     if world is not None:
         path, content = map(world.broadcast_bytes, (path, content))
@@ -226,15 +226,6 @@ def versions():
 
 
 # ---- states ----------------------------------------------------------------------------------------------------------
-
-
-def _checked(op, folder, parts):
-    """(the folder as a Path, the parts that are not None). Errors: TypeError for no path and no state"""
-    parts = {name: part for name, part in parts.items() if part is not None}
-    for name, part in parts.items():
-        if not isinstance(part, device.Generator) and not hasattr(part, "load_state_dict"):
-            raise KindError(f"checkpoint.{op}: {name} is {part!r}, wanted what has state_dict and load_state_dict")
-    return Path(folder), parts
 
 
 def _state_of(part):

@@ -162,7 +162,7 @@ class Histograms(Callback):
     def load_state_dict(self, state):
         """Go on from what state_dict() gave. Errors: ValueError if it is malformed"""
         try:
-            rows = [row for name in state for row in state[name]]
+            rows = [row for rows in state.values() for row in rows]
             if {len(row) for row in rows} - {4} or {len(edges) for _, edges, *_ in rows} - {2}:
                 raise TypeError
             self.records = {name: list(rows) for name, rows in state.items()}

@@ -1,6 +1,5 @@
 """Readers of what a run keeps as JSON: its settings, its history, where it stood, its results."""
 
-import contextlib
 import json
 import math
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from minigrad.cli.settings import BY_DATA, Settings, UsageError
 from minigrad.core.errors import KindError, ShapeError
 from minigrad.data import Dataset, Loader
 from minigrad.device import generator
-from minigrad.train import Histograms, History
+from minigrad.train import History
 
 from . import mutations
 from .files import seal, stated, trained
@@ -102,20 +101,8 @@ def _resume(folder):
     return [stated(path)], read
 
 
-def _histograms(folder):
-    edges = [[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0]]
-    rows = [[1, edges, [2, 4], None], [2, edges, [3, 3], [1, 5]]]
-
-    def read(data):
-        with contextlib.suppress(ValueError, RecursionError):
-            Histograms(trained()[0]).load_state_dict(json.loads(data))
-
-    return _bytes({"0.weight": rows}), read
-
-
 STATES = [
     Target("history", _history, mutations.by_json, (ShapeError,)),
     Target("config", _config, mutations.by_json, (UsageError, ShapeError, KindError)),
     Target("resume", _resume, mutations.by_json, (UsageError, checkpoint.CheckpointError)),
-    Target("histograms", _histograms, mutations.by_json, (ShapeError,)),
 ]
