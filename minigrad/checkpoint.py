@@ -29,14 +29,14 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, MinigradError
+from minigrad_kernels.errors import MinigradError
 
 from . import device
 from .core.check import integer_of
 from .core.tensor import Tensor
 
 __all__ = [
-    "CheckpointError", "CheckpointWarning", "WeightsError", "clear_partials", "exists", "find", "load", "load_weights",
+    "CheckpointError", "CheckpointWarning", "WeightsError", "exists", "find", "load", "load_weights",
     "numbers", "path_of", "reason", "save", "versions", "weights_hash", "write_atomic",
 ]  # fmt: skip
 
@@ -44,7 +44,6 @@ FORMAT, VERSION = "minigrad checkpoint", "2"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
 HASH = re.compile(rb'(?<="sha256":")[0-9a-f]{64}(?=")')
-PARTIAL = ".partial-"  # what an interrupted write leaves behind begins with this
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
@@ -91,11 +90,11 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
     keep        how many checkpoints stay in the folder, this one included; damaged ones do not count
     world       of ranks that train together: all call this, and rank 0 writes; default that of a DataParallel model
     Errors      CheckpointError if a file cannot be written or extra is no JSON, and those that were there stay;
-                TypeError and ValueError for arguments
+                TypeError and ValueError for keep
     """
     keep = integer_of("checkpoint.save", "keep", keep, 1)
-    parts |= {"optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
-    folder, parts = _checked("save", folder, {"model": model, **parts})
+    parts |= {"model": model, "optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
+    folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
     with _failing("save", folder):
         tensors = {}
         state = {name: _encoded(_state_of(part), name, tensors) for name, part in parts.items()}  # ranks may meet here
@@ -103,7 +102,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
         world = getattr(model, "world", None) if world is None else world
         if world is None or world.rank == 0:
             content = _sealed(tensors, json.dumps(state))
-            _make(folder)
+            folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
             _clean(folder, keep)
 
@@ -117,11 +116,13 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
                 a newer one is damaged
     world       of ranks that train together: all call this, and rank 0 reads for them
     Errors      one CheckpointError if the checkpoint is absent, damaged, or does not fit, with the file and all that is
-                wrong with it; everything is then as before. TypeError for arguments
+                wrong with it; everything is then as before
     """
     parts |= {"model": model, "optimizer": optimizer, "schedule": schedule}
-    folder, parts = _checked("load", folder, parts)
-    path, content = _by_rank_0(world, lambda: _chosen(folder, number))
+    folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
+    path, content = (b"", b"") if world is not None and world.rank else _chosen(folder, number)
+    if world is not None:
+        path, content = map(world.broadcast_bytes, (path, content))
     with _failing("load", path.decode()):
         tensors = _arrays(content)
         decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
@@ -135,28 +136,12 @@ def _chosen(folder, number):
     if number is None:
         number, content, damage = _newest(folder)
         if damage:
-            warnings.warn(damage, CheckpointWarning, stacklevel=5)
+            warnings.warn(damage, CheckpointWarning, stacklevel=3)
     elif number in numbers(folder):
         content = _read(folder, number)
     else:
         raise CheckpointError(f"checkpoint.load: number is {number!r}, wanted one of {numbers(folder)} in {folder}")
     return str(path_of(folder, number)).encode(), content
-
-
-def _by_rank_0(world, read):
-    """What read() gives on rank 0, a pair of bytes, on all ranks."""
-    if world is None or world.size == 1:
-        return read()
-    found = b"", b"", b""
-    if world.rank == 0:
-        try:
-            found = *read(), b""
-        except CheckpointError as wrong:
-            found = b"", b"", str(wrong).encode()
-    path, content, error = map(world.broadcast_bytes, found)
-    if error:
-        raise CheckpointError(error.decode())
-    return path, content
 
 
 def _give(parts, state):
@@ -241,15 +226,6 @@ def versions():
 
 
 # ---- states ----------------------------------------------------------------------------------------------------------
-
-
-def _checked(op, folder, parts):
-    """(the folder as a Path, the parts that are not None). Errors: TypeError for no path and no state"""
-    parts = {name: part for name, part in parts.items() if part is not None}
-    for name, part in parts.items():
-        if not isinstance(part, device.Generator) and not hasattr(part, "load_state_dict"):
-            raise KindError(f"checkpoint.{op}: {name} is {part!r}, wanted what has state_dict and load_state_dict")
-    return Path(folder), parts
 
 
 def _state_of(part):
@@ -342,9 +318,12 @@ def _array(dtype, shape, data):
 
 
 def write_atomic(path, content):
-    """Put bytes into a file so that it holds the old or the new ones at any moment, even without power."""
+    """Put bytes into a file so that it holds the old or the new ones at any moment, even without power.
+
+    They are first written to .partial-NAME beside it, which a write that is killed leaves to the next one.
+    """
     path = Path(path)
-    partial = path.with_name(f"{PARTIAL}{os.getpid()}-{path.name}")
+    partial = path.with_name(f".partial-{path.name}")
     try:
         with open(partial, "wb") as file:
             file.write(content)
@@ -355,25 +334,12 @@ def write_atomic(path, content):
         with contextlib.suppress(OSError):
             os.unlink(partial)
         raise
-    _sync(path.parent)
-
-
-def _sync(folder):
-    """Make the names in a folder durable, where the operating system lets folders be opened."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
+    if os.name == "posix":  # where folders can be opened: the name is to last too
+        handle = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _make(folder):
-    """Make a folder and those above it, so that their names last."""
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for place in new:
-        _sync(place.parent)
 
 
 def _clean(folder, keep):
@@ -387,14 +353,6 @@ def _clean(folder, keep):
                 continue
         with contextlib.suppress(OSError):
             os.unlink(path_of(folder, number))
-    clear_partials(folder)
-
-
-def clear_partials(folder):
-    """Remove what interrupted writes left in a folder, where that is possible; nobody may be writing there."""
-    for file in Path(folder).glob(f"{PARTIAL}*"):
-        with contextlib.suppress(OSError):
-            file.unlink()
 
 
 # ---- weights of other libraries --------------------------------------------------------------------------------------

@@ -293,8 +293,7 @@ right.legend()
 plt.show()
 
 # %% [markdown]
-# `minigrad kernels --ladder` prints such a table with the registers of each rung, and `minigrad kernels matmul` what
-# the machine code is made of.
+# `minigrad kernels matmul` prints the registers, shared memory and number of machine instructions of each rung.
 #
 # ## The roofline
 #

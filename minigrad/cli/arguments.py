@@ -2,89 +2,88 @@
 
 import argparse
 import difflib
+import os
+from pathlib import Path
 
-from .. import models
-from .settings import count, number, options, positive, text
+from .. import __version__, models
+from .settings import count, natural, not_negative, options, positive
 
 __all__ = ["parser"]
 
 SETTINGS = options()
+COMMON = "--data --data-dir --model --epochs --batch-size --lr --device --out --resume"
+ADVANCED = " ".join(name for name in SETTINGS if name not in COMMON.split())
+TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --tensorboard --save-every --continue"
 TRAINED = "run --checkpoint --precision --threads --device"
-COMMANDS = {  # name: (its module, an example, what it does, its options)
-    "train": (
-        "training",
-        "--data mnist --epochs 3",
-        "train a network on a data set",
-        " ".join(SETTINGS) + " --threads --out --no-report --tensorboard --save-every --continue --resume",
-    ),
-    "evaluate": ("trained", "RUN --checkpoint best", "measure it on the test images", f"{TRAINED} --data-dir"),
-    "report": ("trained", "RUN", "write the page of a run again", "run --data-dir --threads --device"),
-    "predict": ("trained", "RUN digit.png", "say what a picture shows", f"{TRAINED} image"),
-    "export": ("trained", "RUN --onnx net.onnx", "write it as an ONNX file", f"{TRAINED} --onnx"),
-    "launch": (
-        "tools",
-        "-n 4 minigrad train",
-        "train on ranks, again where one fails",
-        "-n --max-restarts --hosts --min-ranks --timeout --grace --logs -m words",
-    ),
-    "profile": (
-        "profiling",
-        "lenet --steps 9",
-        "where time and memory of a step go",
-        "model --data --data-dir --batch-size --device --steps --threads --out",
-    ),
-    "kernels": ("kernels", "matmul --arch sm_90", "compile CUDA kernels", "names --arch --ladder --check --write"),
+LAUNCH = "-n words --hosts --min-ranks --max-restarts --timeout --grace --logs"
+PROFILE = "model --data --data-dir --batch-size --device --steps --threads --out"
+MORE = ["--model resnet --device cuda", "--resume RUN"]
+COMMANDS = {  # name: (its module, examples, what it does, its options; those after | are advanced)
+    "train": ("training", ["--data mnist --epochs 3", *MORE], "train a network on a data set", TRAIN),
+    "evaluate": ("trained", ["RUN --checkpoint best"], "measure it on the test images", f"{TRAINED} --data-dir"),
+    "report": ("trained", ["RUN"], "write the page of a run again", "run --data-dir --threads --device"),
+    "predict": ("trained", ["RUN digit.png"], "say what a picture shows", f"{TRAINED} image"),
+    "export": ("trained", ["RUN --onnx net.onnx"], "write it as an ONNX file", f"{TRAINED} --onnx"),
+    "launch": ("tools", ["-n 4 minigrad train"], "train on ranks, again where one fails", LAUNCH),
+    "profile": ("profiling", ["lenet --steps 9"], "where time and memory of a step go", PROFILE),
+    "kernels": ("kernels", ["matmul --arch sm_90"], "compile CUDA kernels", "names --arch --check --write"),
     "interpret": (
-        "interpret",
-        "FILE.ptx --block 64",
+        "kernels",
+        ["K.ptx --block 64"],
         "run a compiled kernel in NumPy",
         "ptx --grid --block --args --shared",
     ),
-    "math": ("tools", "conv2d", "formula and gradients of an op", "names --page"),
-    "warmup": ("tools", "--models lenet", "compile the CPU's kernels ahead", "--models --threads"),
-    "info": ("tools", "--check", "versions, devices; does a GPU work?", "--check --device"),
+    "math": ("tools", ["conv2d"], "formula and gradients of an op", "names --page"),
+    "warmup": ("tools", ["--models lenet"], "compile the CPU's kernels ahead", "--models --threads"),
+    "info": ("tools", ["--check"], "versions, devices; does a GPU work?", "--check --device"),
 }
-natural = number(int, "an integer of at least 0", lambda value: value >= 0)
-seconds = number(float, "seconds, at least 0", lambda value: 0 <= value < float("inf"))
-OPTIONS = {  # besides the settings of a run; a name without dashes is an argument by its place
-    "run": dict(type=text, metavar="RUN", help="the folder of a run"),
+
+
+def writable(text):
+    """A folder that can be written, or made."""
+    present = next(place for place in (Path(text), *Path(text).absolute().parents) if place.exists())
+    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be made: {present} is not a folder that can be written")
+    return text
+
+
+def file_to_write(text):
+    if Path(text).is_dir() or not Path(text).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} cannot be written: want a file in a folder that is there")
+    return Path(text)
+
+
+OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
+    "run": dict(metavar="RUN", help="the folder of a run"),
     "image": dict(metavar="IMAGE.png", help="a picture of one digit or object"),
-    "names": dict(nargs="*", type=text, metavar="NAME", help="names, for kernels their beginnings; default all"),
+    "names": dict(nargs="*", metavar="NAME", help="names, for kernels their beginnings; default all"),
     "model": dict(nargs="?", choices=models.MODELS, help="default that of the data set"),
     "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),
-    "-m": dict(nargs=argparse.REMAINDER, dest="name", metavar="MODULE", help="a module, and its arguments"),
-    "-n": dict(type=count, dest="ranks", help="ranks; default as many as --hosts have room for"),
     "ptx": dict(metavar="FILE.ptx", help="a file of PTX with one kernel"),
-    "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
+    "-n": dict(type=count, dest="ranks", metavar="N", help="ranks; default as many as --hosts have room for"),
+    "--arch": dict(nargs="+", default=(), metavar="SM", help="such as sm_90; default those of each kernel"),
+    "--args": dict(metavar="FILE.json", help='[64, "x.npy", {"shape": [64], "dtype": "float32", "fill": 0}, ...]'),
     "--block": dict(nargs="+", type=count, default=[32], metavar="N", help="threads of a block; default 32"),
-    "--args": dict(
-        metavar="FILE.json", help='[64, "x.npy", {"shape": [64], "dtype": "float32", "fill": "random"}, ...]'
-    ),
-    "--shared": dict(type=natural, default=0, help="bytes of dynamic shared memory; default 0"),
-    "--arch": dict(nargs="+", default=(), type=text, metavar="SM", help="such as sm_90; default those of each kernel"),
-    "--check": dict(
-        action="store_true", help="kernels: with the manifest; info: a device, cuda by default, with the CPU"
-    ),
+    "--check": dict(action="store_true", help="kernels: with the manifest; info: a device (cuda) with the CPU"),
     "--checkpoint": dict(choices=("last", "best"), default="last", help="default last"),
     "--continue": dict(action="store_true", dest="continue_", help="go on with the run in --out if there is one"),
-    "--grace": dict(type=seconds, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
+    "--grace": dict(type=not_negative, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
+    "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
-    "--ladder": dict(action="store_true", help="what each rung of the matrix product costs, counted"),
-    "--logs": dict(
-        type=text, metavar="FOLDER", help="folder for what ranks other than 0 print; default launch-logs/JOB"
-    ),
-    "--max-restarts": dict(type=natural, default=3, help="after failures; default 3"),
-    "--min-ranks": dict(type=count, help="go on with so few where a host is gone; default wait for it"),
+    "--logs": dict(type=writable, metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
+    "--max-restarts": dict(type=natural, default=3, metavar="N", help="after failures; default 3"),
+    "--min-ranks": dict(type=count, metavar="N", help="go on with so few where a host is gone; default wait for it"),
     "--models": dict(nargs="+", choices=models.MODELS, help="networks to be trained; default all"),
     "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
-    "--onnx": dict(type=text, required=True, metavar="FILE", help="the file to write"),
-    "--out": dict(type=text, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
+    "--onnx": dict(type=file_to_write, required=True, metavar="FILE", help="the file to write"),
+    "--out": dict(type=writable, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
     "--page": dict(action="store_true", help="the whole sheet as Markdown: examples/docs/math.md"),
-    "--resume": dict(type=text, metavar="RUN", help="go on with the run in this folder, with its own options"),
-    "--save-every": dict(type=count, help="a checkpoint after so many updates too; default after epochs"),
-    "--steps": dict(type=count, default=5, help="to record, after a few that are not; default 5"),
+    "--resume": dict(metavar="RUN", help="go on with the run in this folder, with its own options"),
+    "--save-every": dict(type=count, metavar="N", help="a checkpoint after so many updates too; default after epochs"),
+    "--shared": dict(type=natural, default=0, metavar="N", help="bytes of dynamic shared memory; default 0"),
+    "--steps": dict(type=count, default=5, metavar="N", help="to record, after a few that are not; default 5"),
     "--tensorboard": dict(action="store_true", help="write event files for TensorBoard into the run folder"),
-    "--threads": dict(type=count, help="for kernels; the result does not depend on it"),
+    "--threads": dict(type=count, metavar="N", help="for kernels; the result does not depend on it"),
     "--timeout": dict(type=positive, default=30.0, help="seconds that a rank waits for another; default 30"),
     "--write": dict(action="store_true", help="make the manifest anew"),
 }
@@ -108,20 +107,22 @@ class Parser(argparse.ArgumentParser):
 
 def parser():
     """The parser of all commands; a command's module is imported when it runs, so that --help is quick."""
-    lines = [f"  {f'minigrad {name} {example}':<41}{what}" for name, (_, example, what, _) in COMMANDS.items()]
-    about = "Train small convolutional networks. `minigrad COMMAND --help` lists options.\n\n"
-    top = Parser(
-        prog="minigrad",
-        allow_abbrev=False,
-        usage="minigrad COMMAND ...",
-        description=about + "\n".join(lines),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
+    lines = [f"  {f'minigrad {name} {examples[0]}':<41}{what}" for name, (_, examples, what, _) in COMMANDS.items()]
+    about = "Train small convolutional networks. `minigrad COMMAND --help` lists options.\n\n" + "\n".join(lines)
+    top = Parser(prog="minigrad", usage="minigrad COMMAND ...", description=about, **raw)
+    top.add_argument("--version", action="version", version=f"minigrad {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
-    for name, (module, example, _, words) in COMMANDS.items():
-        about = {"description": f"For example: minigrad {name} {example}", "prog": f"minigrad {name}"}
-        command = commands.add_parser(name, **about, allow_abbrev=False)
+    for name, (module, examples, what, words) in COMMANDS.items():
+        common, _, advanced = (part.split() for part in words.partition("|"))
+        places = [OPTIONS[word].get("metavar", word) for word in common if not word.startswith("-")]
+        about = "\n".join([f"{what[0].upper()}{what[1:]}:", *(f"  minigrad {name} {example}" for example in examples)])
+        usage = " ".join(["minigrad", name, "[OPTIONS]", *places])
+        command = commands.add_parser(name, prog=f"minigrad {name}", usage=usage, description=about, **raw)
         command.set_defaults(module=module)
-        for word in words.split():
-            command.add_argument(word, **(SETTINGS | OPTIONS)[word])
+        for word in common:
+            command.add_argument(word, **OPTIONS[word])
+        group = command.add_argument_group("advanced options") if advanced else command
+        for word in advanced:
+            group.add_argument(word, **OPTIONS[word])
     return top

@@ -1,7 +1,8 @@
-"""minigrad kernels"""
+"""minigrad kernels and minigrad interpret"""
 
 import contextlib
 import itertools
+import json
 import multiprocessing
 import platform
 from concurrent.futures import ProcessPoolExecutor
@@ -12,16 +13,15 @@ from pathlib import Path
 import numpy as np
 
 import minigrad_kernels
+from minigrad_kernels import interpreter
 from minigrad_kernels.errors import MinigradError
-from minigrad_kernels.interpreter import array, empty, recording
-from minigrad_kernels.matmul import cuda as matmul
 from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.cuda import ARCHITECTURES, SPECIFIC, report
 from minigrad_kernels.toolchain.cuda.kernel import KERNELS, all_kernels
 
 from .settings import UsageError
 
-__all__ = ["run_kernels"]
+__all__ = ["run_interpret", "run_kernels"]
 
 ROW = "{:<32} {:<7} {:>9} {:>7} {:>7} {:>12}  {}"
 MANIFEST = Path(minigrad_kernels.__file__).with_name("manifest.csv")
@@ -32,65 +32,33 @@ USUAL = "sm_80"  # of which the manifest speaks; where a kernel is not made for 
 
 def run_kernels(options):
     """Compile, print a table, and count what is wrong; the exit code is 1 if anything is."""
-    if options.ladder:
-        _ladder()
-        return 0
-    names, known = [kernel.name for kernel in all_kernels()], ARCHITECTURES + SPECIFIC
-    if options.write:
-        MANIFEST.write_text("\n".join([_tools(), COLUMNS, *_lines(names), ""]), encoding="utf-8", newline="\n")
-        print(f"{len(names)} kernels: {MANIFEST}")
-        return 0
-    for name in options.names:
-        if not any(one.startswith(name) for one in names):
-            families = ", ".join(sorted({one.partition("_")[0] for one in names}))
-            raise UsageError(f"{name}: no kernel begins so; their names begin with {families}")
+    every, known = [kernel.name for kernel in all_kernels()], ARCHITECTURES + SPECIFIC
+    names = [name for name in every if name.startswith(tuple(options.names or [""]))]
+    if not names:
+        families = ", ".join(sorted({name.partition("_")[0] for name in every}))
+        raise UsageError(f"{options.names[0]}: no kernel begins so; their names begin with {families}")
     if unknown := {*options.arch} - {*known}:
         raise UsageError(f"--arch {', '.join(unknown)}: wants one of {', '.join(known)}")
-    chosen = [name for name in names if not options.names or name.startswith(tuple(options.names))]
-    if options.check:
-        return _compare(chosen, whole=not options.names)
+    if options.check or options.write:
+        return _manifest(names, options)
     print(ROW.format("kernel", "machine", "registers", "shared", "spills", "instructions", "problems"))
     compiled = wrong = 0
-    for name, architecture, figures, problems in _rows_of(chosen, options.arch):
+    for name, architecture, figures, problems in _rows_of(names, options.arch):
         found = figures[:4] or ["-"] * 4
         print(ROW.format(name, architecture, *found, "; ".join(problems) or "none"), flush=True)
         wrong += len(problems)
         compiled += bool(figures)
-    print(f"{len(chosen)} kernels, {compiled} compiled, {wrong} problems")
+    print(f"{len(names)} kernels, {compiled} compiled, {wrong} problems")
     return 1 if wrong else 0
-
-
-def _ladder(size=256):
-    """What each rung of the matrix product costs for square matrices of float32, counted by the interpreter.
-
-    Ideal: the least that the same accesses could take.
-    """
-    rng = np.random.default_rng(0)
-    a, b = (array(rng.standard_normal((size, size), np.float32)) for _ in range(2))
-    line = "{:<10}{:>14}{:>12}{:>12}{:>12}{:>12}{:>11}"
-    print(f"matrix product of size {size}")
-    print(line.format("rung", "instructions", "sectors", "ideal", "wavefronts", "ideal", "registers"))
-    for rung in ("plain", "tiled", "register", "buffered"):
-        with recording() as launches:
-            matmul.forward(a, b, None, False, empty((size, size)), None, rung)
-        ((name, found),) = launches
-        counts, registers = found.counts, "-"
-        with contextlib.suppress(MinigradError):  # neither a compiler nor machine code kept by one
-            registers = KERNELS[name].binary("sm_90").registers
-        sectors = counts.global_sectors, counts.global_sectors_ideal
-        wavefronts = counts.shared_wavefronts, counts.shared_wavefronts_ideal
-        print(line.format(rung, sum(counts.instructions.values()), *sectors, *wavefronts, registers))
 
 
 def _rows_of(names, architectures):
     """The rows of kernels in turn. The compiler takes one thread at a time, so others work in processes."""
     work, workers = partial(_rows, architectures), min(threads(), len(names))
     if workers == 1:
-        parts = map(work, names)
-    else:
-        pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), all_kernels)
-        parts = pool.map(work, names)
-    return itertools.chain.from_iterable(parts)
+        return itertools.chain.from_iterable(map(work, names))
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), all_kernels)
+    return itertools.chain.from_iterable(pool.map(work, names))
 
 
 def _rows(architectures, name):
@@ -110,34 +78,60 @@ def _rows(architectures, name):
     return rows
 
 
-# ---- the manifest ------------------------------------------------------------------------------------------------
-
-
-def _tools():
-    """The first line of the manifest: what made it, in words that pip takes, and for which architectures."""
+def _manifest(names, options):
+    """Write the lines of these kernels, or print which differ from those in the file; 1 if any does."""
     try:
-        found = " ".join(f"{name}=={metadata.version(name)}" for name in TOOLS)
+        made_by = " ".join(f"{name}=={metadata.version(name)}" for name in TOOLS)
     except metadata.PackageNotFoundError as error:
-        found = f"no {error.name}"
+        made_by = f"no {error.name}"
     python = ".".join(platform.python_version_tuple()[:2])
-    return f"# {found}; Python {python}; {USUAL}, of kernels for {SPECIFIC[0]} alone {SPECIFIC[0]}"
-
-
-def _lines(names):
-    """The lines of the manifest, one a kernel."""
-    return [",".join(map(str, (name, *figures))) for name, _, figures, _ in _rows_of(names, [USUAL])]
-
-
-def _compare(names, whole):
-    """Print what differs between kernels and the manifest; the exit code is 1 if anything does."""
-    tools, _, *lines = MANIFEST.read_text(encoding="utf-8").splitlines()
-    if tools != _tools():
-        print(f"nothing is compared: the manifest is of other tools\n- {tools}\n+ {_tools()}")
+    made_by = f"# {made_by}; Python {python}; {USUAL}, of kernels for {SPECIFIC[0]} alone {SPECIFIC[0]}"
+    tools, _, *before = MANIFEST.read_text(encoding="utf-8").splitlines()
+    if options.check and tools != made_by:
+        print(f"nothing is compared: the manifest is of other tools\n- {tools}\n+ {made_by}")
         return 0
-    now, before = set(_lines(names)), {line for line in lines if whole or line.partition(",")[0] in names}
-    different = sorted((line.partition(",")[0], line in now, line) for line in before ^ now)
+    now = [",".join(map(str, (name, *figures))) for name, _, figures, _ in _rows_of(names, [USUAL])]
+    if options.write:
+        MANIFEST.write_text("\n".join([made_by, COLUMNS, *now, ""]), encoding="utf-8", newline="\n")
+        print(f"{len(names)} kernels: {MANIFEST}")
+        return 0
+    before = {line for line in before if not options.names or line.partition(",")[0] in names}
+    different = sorted((line.partition(",")[0], line in now, line) for line in before ^ {*now})
     for _, new, line in different:
         print("+" if new else "-", line)
     hint = "; minigrad kernels --write renews it" if different else ""
     print(f"{len(now)} kernels, {len({name for name, *_ in different})} differ from the manifest{hint}")
     return 1 if different else 0
+
+
+def run_interpret(options):
+    """Run a kernel from a file of PTX; print what it wrote, what it cost and its faults; exit code 1 if there are any.
+
+    The arguments are a JSON file: a list of what the parameters get, in order. A number is itself, a text is the name
+    of an .npy file; {"shape": [64, 64], "dtype": "float32"} is memory that nobody wrote, with "fill" also a number
+    or "random", for numbers of the normal distribution.
+    """
+    values = json.loads(Path(options.args).read_text(encoding="utf-8")) if options.args else []
+    arguments = [_argument(number, value) for number, value in enumerate(values)]
+    text, sizes = Path(options.ptx).read_text(encoding="utf-8"), (tuple(options.grid), tuple(options.block))
+    report = interpreter.interpret(text, *sizes, arguments, options.shared)
+    for name, array in report.outputs.items():
+        print(f"argument {name}, {array.dtype} {array.shape}: {np.array2string(np.asarray(array), threshold=16)}")
+    print(report.counts, *(str(fault) for fault in report.faults), f"{len(report.faults)} faults", sep="\n")
+    return 1 if report.faults else 0
+
+
+def _argument(number, value):
+    if isinstance(value, int | float):
+        return value
+    try:
+        if isinstance(value, str):
+            return interpreter.array(np.load(value))
+        array = interpreter.empty(value["shape"], value.get("dtype", "float32"))
+        fill = value.get("fill")
+        if fill is not None:
+            array[...] = np.random.default_rng(number).standard_normal(array.shape) if fill == "random" else fill
+        return array
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        message = f"--args: argument {number} is {value!r}: {error}; wants a number, a file or a shape"
+        raise UsageError(message) from error

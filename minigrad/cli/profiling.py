@@ -1,26 +1,18 @@
 """minigrad profile"""
 
+import itertools
+
 from .. import draw, parallel
 from ..checkpoint import versions
 from ..profile import Profile
-from ..train import Callback, History
+from ..train import Trainer
 from ..units import in_bytes
-from .run import Run
-from .settings import Parts, Settings
+from .run import Run, Training
+from .settings import Settings
 
 __all__ = ["run_profile"]
 
 WARMING = 2  # steps that come before, in which kernels are compiled and memory is made
-
-
-class _Until(Callback):
-    """Ends a training after so many updates in all."""
-
-    def __init__(self, steps):
-        self.steps = steps
-
-    def stop(self, history):
-        return history.steps >= self.steps
 
 
 def run_profile(options):
@@ -30,17 +22,20 @@ def run_profile(options):
     run = Run(options.out, f"profile-{settings.model}")
     run.check_new()
     settings.set_threads(options.threads)
-    parts, history = Parts(settings, *settings.datasets(), parallel.init("local")), History()
-    print(
-        f"{note}\n" * bool(note)
-        + f"{settings.model} on {settings.data}, {settings.device}: steps of {settings.batch_size} images"
-    )
-    train = lambda steps: parts.fit(1 << 30, history=history, test=None, schedule=None, callbacks=[_Until(steps)])
-    train(WARMING)
-    with Profile(parts.model, optimizer=parts.optimizer) as profile:
-        train(WARMING + count)
+    training = Training(settings, *settings.datasets(), parallel.init("local"))
+    said = f"{settings.model} on {settings.data}, {settings.device}: steps of {settings.batch_size} images"
+    print(*filter(None, (note, said)), sep="\n")
+    trainer = Trainer(training.model, training.optimizer)
+    batches = itertools.chain.from_iterable(itertools.repeat(training.loader))
+    for batch in itertools.islice(batches, WARMING):
+        trainer.update(batch)
+    with Profile(training.model, optimizer=training.optimizer) as profile:
+        for batch in itertools.islice(batches, count):
+            trainer.update(batch)
+        trainer.history.close()
     print(f"{count} steps recorded after {WARMING} others\n")
-    for by in ("op", "layer", "kernel"):
+    tables = {by: profile.rows(by) for by in ("op", "layer", "kernel")}
+    for by in tables:
         print(profile.table(by, "order" if by == "layer" else "time"), end="\n\n")
     totals, (sizes, seconds) = profile.totals(), profile.peak()
     each = 1e3 * (totals["wall"] - totals["profiling"]) / count
@@ -56,10 +51,8 @@ def run_profile(options):
     draw.save(draw.timeline(profile.timeline(begin)), folder / "timeline.png")
     draw.save(draw.memory([sample for sample in profile.memory if sample[0] >= begin]), folder / "memory.png")
     found = {"command": ["minigrad", *options.argv], "versions": versions(), "totals": totals}
-    found |= {"peak": {"seconds": seconds, "bytes": sizes}} | {
-        by: [vars(row) for row in profile.rows(by)] for by in ("op", "layer", "kernel")
-    }
-    run.write("profile.json", found)
+    found |= {"peak": {"seconds": seconds, "bytes": sizes}}
+    run.write("profile.json", found | {by: [vars(row) for row in rows] for by, rows in tables.items()})
     trace = "trace.json (chrome://tracing, https://ui.perfetto.dev)"
     print(f"written to {folder}: {trace}, timeline.png, memory.png, profile.json")
     return 0

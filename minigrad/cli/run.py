@@ -1,17 +1,16 @@
-"""The folder of a run, and what keeps it up to date.
+"""The folder of a run, and the training that keeps it up to date.
 
 config.json         the command, the versions and all settings
-history.jsonl       figures of each epoch, as JSON, one a line; history.csv has the same
+history.jsonl       figures of each epoch, as JSON, one a line
 last/, best/        checkpoints: after the latest epoch or update, after the epoch with the best test accuracy
 learning-curve.png  loss and accuracy over the epochs
-histograms.json     how weights and gradients are distributed, epoch by epoch
 result.json         the final figures
 report.html         all of it as one page
 tensorboard/        event files, where they were asked for
 """
 
-import contextlib
 import json
+import math
 import os
 import platform
 import shlex
@@ -24,17 +23,17 @@ import numpy as np
 
 from minigrad_kernels.toolchain import threads
 
-from .. import checkpoint, device
-from ..checkpoint import versions
-from ..core.errors import MinigradError
-from ..train import Callback, Histograms
+from .. import checkpoint, data, device, nn, parallel
+from ..amp import GradScaler
+from ..device import manual_seed
+from ..train import Callback, Histograms, History, fit
 from ..train.finite import NotFinite
 from ..train.team import module_of
-from .settings import Settings, UsageError, check_writable
+from .settings import SCHEDULES, Settings, UsageError
 
-__all__ = ["CONFIG", "HISTOGRAMS", "RESULT", "Run", "Saver", "machine"]
+__all__ = ["CONFIG", "RESULT", "Run", "Saver", "Training", "machine"]
 
-CONFIG, HISTOGRAMS, RESULT = "config.json", "histograms.json", "result.json"
+CONFIG, RESULT = "config.json", "result.json"
 
 
 def machine():
@@ -49,19 +48,13 @@ class Run:
     def __init__(self, folder, name=""):
         job = os.environ.get("MINIGRAD_JOB") or time.strftime("%Y%m%d-%H%M%S")
         self.folder = Path(folder or f"runs/{job}-{name}")
-
-    @property
-    def argument(self):
-        """The folder as it is typed at a shell."""
-        return shlex.quote(str(self.folder))
+        self.argument = shlex.quote(str(self.folder))  # as it is typed at a shell
 
     def check_new(self):
-        """Refuse a folder that holds a run already, or cannot be made."""
-        parts = [(self.folder / CONFIG).exists(), checkpoint.exists(self.folder / "last")]
-        if any(parts):
-            hint = f"go on with it by --resume {self.argument}" if all(parts) else "it is not complete, so remove it"
-            raise UsageError(f"{self.folder} holds a run already; {hint} or give another --out")
-        check_writable("--out", self.folder)
+        """Refuse a folder that holds a run already."""
+        if (self.folder / CONFIG).exists() or checkpoint.exists(self.folder / "last"):
+            hint = f"go on with it by --resume {self.argument}, remove it, or give another --out"
+            raise UsageError(f"{self.folder} holds a run already; {hint}")
 
     @classmethod
     def of(cls, folder, name="last"):
@@ -82,39 +75,66 @@ class Run:
         checkpoint.write_atomic(self.folder / name, content.encode())
 
     def read(self, name):
-        """The fields in a JSON file of the folder; none where it is absent or damaged."""
-        try:
-            found = json.loads((self.folder / name).read_bytes())
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return found if isinstance(found, dict) else {}
+        """The fields in a JSON file of the folder; none where it is absent."""
+        path = self.folder / name
+        return json.loads(path.read_bytes()) if path.exists() else {}
 
-    def histograms(self, model, epochs):
-        """Those that were counted in the first epochs, to go on with; new ones where the file cannot be used."""
-        histograms = Histograms(model)
-        with contextlib.suppress(MinigradError):
-            histograms.load_state_dict(self.read(HISTOGRAMS), epochs)
-        return histograms
-
-    def begin(self, settings, command, train, ranks):
+    def begin(self, settings, command, source, ranks):
         """Make the folder and write its configuration."""
         self.folder.mkdir(parents=True, exist_ok=True)
         about = {"command": ["minigrad", *command], "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "ranks": ranks}
-        about |= {"source": train.source, "settings": asdict(settings)}
-        self.write(CONFIG, about | {"machine": machine(), "versions": versions()})
+        about |= {"source": source, "settings": asdict(settings), "machine": machine()}
+        self.write(CONFIG, about | {"versions": checkpoint.versions()})
 
-    def save(self, name, parts, history, world):
+
+class Training:
+    """What trains by some settings, all of it new and all random numbers seeded.
+
+    world   of the ranks that train together
+    parts   what a checkpoint holds, by name
+    """
+
+    def __init__(self, settings, train, test, world):
+        manual_seed(settings.seed)
+        self.settings = settings = settings.seeing(train)
+        self.world, model, shards = world, settings.build_model(), settings.shards
+        if settings.sync_batch_norm:
+            model = parallel.SyncBatchNorm.convert(model, world)
+        # A shard of one image has no statistics for batch norm: a last batch with such shards is left out.
+        normed = any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules())
+        if normed and settings.batch_size < 2 * shards:
+            raise UsageError(f"--batch-size {settings.batch_size} leaves less than 2 images to each of {shards} shards")
+        drop_last = normed and len(train) % settings.batch_size < 2 * shards
+        shared = shards > 1 or world.size > 1
+        model = parallel.DataParallel(model, world, shards=shards) if shared else model
+        options = {"transform": settings.transform(settings.augment), "device": settings.device}
+        options["sampler"] = model.sampler if shared else None
+        loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, **options)
+        optimizer = settings.build_optimizer(model)
+        if shared and settings.zero:
+            optimizer = parallel.ShardedOptimizer(optimizer, model)
+        updates = settings.epochs * math.ceil(len(loader) / settings.accumulate)
+        schedule = SCHEDULES[settings.schedule](optimizer, settings.lr, updates)
+        scaler = GradScaler(enabled=settings.precision == "float16")
+        self.model, self.loader, self.optimizer = model, loader, optimizer
+        self.history, self.histograms, self.test = History(), Histograms(model), settings.test_loader(test)
+        self.how = {name: getattr(settings, name) for name in ("accumulate", "clip", "precision", "eager")}
+        self.how |= {"schedule": schedule, "scaler": scaler, "history": self.history, "test": self.test}
+        self.parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "scaler": scaler, "loader": loader}
+        self.parts |= {"history": self.history, "histograms": self.histograms}
+
+    def fit(self, callbacks):
+        """Train to the end, or until a callback says stop."""
+        callbacks = [self.histograms, *callbacks]
+        fit(self.model, self.loader, self.optimizer, self.settings.epochs, callbacks=callbacks, **self.how)
+
+    def save(self, folder, keep):
         """Write a checkpoint of everything that going on needs; all ranks call this."""
-        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "keep": 2 if name == "last" else 1}
-        checkpoint.save(self.folder / name, parts.model, parts.optimizer, parts.schedule, **rest, world=world)
+        checkpoint.save(folder, **self.parts, keep=keep, world=self.world)
 
-    def load(self, parts, history, number, world):
-        """Take up a checkpoint of this number. Errors: CheckpointError as that of load"""
-        rest = {"scaler": parts.scaler, "loader": parts.loader, "history": history, "generator": device.generator()}
-        state = parts.model, parts.optimizer, parts.schedule
-        checkpoint.load(self.folder / "last", *state, **rest, number=number, world=world)
-        if world.rank == 0:
-            checkpoint.clear_partials(self.folder)
+    def load(self, folder, number):
+        """Take up a checkpoint of this number. Errors: CheckpointError as that of checkpoint.load"""
+        checkpoint.load(folder, **self.parts, generator=device.generator(), number=number, world=self.world)
 
 
 class Saver(Callback):
@@ -122,35 +142,30 @@ class Saver(Callback):
 
     A checkpoint whose weights are not finite is not written: the older one is worth more.
     step        of the newest checkpoint
-    histograms  a Histograms callback that is called before this one, if they are kept
     """
 
-    def __init__(self, run, parts, world, history, every=None, histograms=None):
-        self.run, self.parts, self.world, self.step = run, parts, world, history.steps
-        self.every, self.histograms = every, histograms
+    def __init__(self, run, training, every=None):
+        self.run, self.training, self.every, self.step = run, training, every, training.history.steps
 
-    def save(self, name, history):
+    def save(self, name="last"):
         """Write a checkpoint. Errors: CheckpointError if it cannot be; NotFinite for weights or losses that are not"""
+        history = self.training.history
         history.running  # noqa: B018  waits for losses that are on their way, and refuses those that are not finite
-        for part, tensor in module_of(self.parts.model).state_dict().items():
+        for part, tensor in module_of(self.training.model).state_dict().items():
             if not np.isfinite(device.host(tensor.array)).all():
                 raise NotFinite(f"{part} is not finite after step {history.steps}, so that is not saved")
-        self.run.save(name, self.parts, history, self.world)
-        if name == "last":
-            self.step = history.steps
+        self.training.save(self.run.folder / name, keep=2 if name == "last" else 1)
+        self.step = history.steps if name == "last" else self.step
 
     def on_step(self, history):
         if self.every and history.steps % self.every == 0:
-            self.save("last", history)
+            self.save()
 
     def on_epoch(self, history):
-        if self.world.rank == 0:
+        if self.training.world.rank == 0:
             self.run.write("history.jsonl", history.to_jsonl())
-            self.run.write("history.csv", history.to_csv())
-            if self.histograms is not None:
-                self.run.write(HISTOGRAMS, self.histograms.state_dict())
         # The first of equals stays the best, so that a later epoch must earn its place. It comes before the last: a run
         # that is killed between them does this epoch again.
         if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
-            self.save("best", history)
-        self.save("last", history)
+            self.save("best")
+        self.save()

@@ -11,8 +11,6 @@ from ..parallel.local import LocalTransport
 
 __all__ = ["checked"]
 
-NEAR, NEAR_STEPS = 1e-3, 1e-2  # of the largest number: sums are taken in another order, and steps magnify that
-STEPS = 5  # two of them eager, the third captured, the others replayed
 LABELS = np.array([3, 0, 7, 7])
 HINT = "run `minigrad info` and `tests/gpu/run_all correctness sanitizer`, and report what they print"
 
@@ -31,7 +29,7 @@ def _op(function, *shapes):
     return on
 
 
-def _trained(there, wrap, world=None):
+def _steps(there, wrap=lambda step: step, world=None):
     """Losses of the first steps of a small network, and its weights."""
     manual_seed(0)
     model = models.build("digits-cnn", (1, 8, 8)).to(there)
@@ -48,48 +46,31 @@ def _trained(there, wrap, world=None):
 
     x = np.random.default_rng(0).standard_normal((len(LABELS), 1, 8, 8), dtype=np.float32)
     x, y = Tensor(x).to(there), Tensor(LABELS).to(there)
-    losses = [step(x, y).item() for _ in range(STEPS)]
+    losses = [step(x, y).item() for _ in range(5)]  # of a captured step two are eager, the third is recorded
     return [Tensor(losses), *(parameter.detach() for parameter in model.parameters())]
 
 
-def _with_collectives(there):
+def _collectives(there):
     """The same steps, with gradients summed over the ranks of a group: one, by NCCL on a GPU."""
     backend = "nccl" if there.startswith("cuda") else None
     with parallel.Communicator(LocalTransport(), backend=backend) as world:
-        return _trained(there, lambda step: step, world)
+        return _steps(there, world=world)
 
 
-CHECKS = {  # name: what it computes on a device, as Tensors
-    "copy to the device and back": lambda there: [Tensor(np.arange(1000.0)).to(there)],
-    "elementwise ops": _op(lambda x, y: (x * y + y.exp()).tanh(), (64, 100), (100,)),
-    "sums": _op(lambda x: x.mean((0, 2)), (8, 16, 50)),
-    "matrix product": _op(lambda x, y: x @ y, (40, 72), (72, 24)),
-    "convolution": _op(lambda x, w, b: F.conv2d(x, w, b, padding=1), (4, 8, 12, 12), (16, 8, 3, 3), (16,)),
-    "pooling": _op(lambda x: F.max_pool2d(x, 2), (4, 8, 12, 12)),
-    "batch norm": _op(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (4, 8, 12, 12), (8,), (8,)),
-    "softmax": _op(lambda x: F.softmax(x, 1), (32, 100)),
-    "cross entropy": _op(lambda x: F.cross_entropy(x, Tensor(LABELS).to(x.device)), (4, 10)),
+NEAR, NEAR_STEPS = 1e-3, 1e-2  # of the largest number: sums are taken in another order, and steps magnify that
+CHECKS = {  # name: (what it computes on a device, as Tensors; how near that must be)
+    "elementwise ops": (_op(lambda x, y: (x * y + y.exp()).tanh(), (64, 100), (100,)), NEAR),
+    "sums": (_op(lambda x: x.mean((0, 2)), (8, 16, 50)), NEAR),
+    "matrix product": (_op(lambda x, y: x @ y, (40, 72), (72, 24)), NEAR),
+    "convolution": (_op(lambda x, w, b: F.conv2d(x, w, b, 1, 1), (4, 8, 12, 12), (16, 8, 3, 3), (16,)), NEAR),
+    "pooling": (_op(lambda x: F.max_pool2d(x, 2), (4, 8, 12, 12)), NEAR),
+    "batch norm": (_op(lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (4, 8, 12, 12), (8,), (8,)), NEAR),
+    "softmax": (_op(lambda x: F.softmax(x, 1), (32, 100)), NEAR),
+    "cross entropy": (_op(lambda x: F.cross_entropy(x, Tensor(LABELS).to(x.device)), (4, 10)), NEAR),
+    "training steps": (_steps, NEAR_STEPS),
+    "captured training steps": (lambda there: _steps(there, capture), NEAR_STEPS),
+    "collectives of one rank": (_collectives, NEAR_STEPS),
 }
-STEPS_OF = {  # the same for whole steps
-    "training steps": lambda there: _trained(there, lambda step: step),
-    "captured training steps": lambda there: _trained(there, capture),
-    "collectives of one rank": _with_collectives,
-}
-CHECKS |= STEPS_OF
-
-
-def _fault(name, there):
-    """What goes wrong with a check on a device, in words; None where nothing does."""
-    check, near = CHECKS[name], NEAR_STEPS if name in STEPS_OF else NEAR
-    try:
-        pairs = zip(check("cpu"), check(there), strict=True)
-        for wanted, got in ((device.host(a.array), device.host(b.array)) for a, b in pairs):
-            off = float(np.abs(got - wanted).max() / np.abs(wanted).max())
-            if not off < near:  # NaN is not
-                return f"off by {off:.2g} of the largest number; {HINT}"
-    except Exception as error:  # whatever it is, the other checks go on
-        return f"{type(error).__name__}: {error}"
-    return None
 
 
 def checked(there):
@@ -98,12 +79,19 @@ def checked(there):
     Errors  RuntimeError where there is no such device
     """
     device.place(there)
-    faults = 0
-    for name in CHECKS:
-        begun = time.perf_counter()
-        fault = _fault(name, there)
-        faults += fault is not None
-        seconds = f"{time.perf_counter() - begun:.1f} s"
-        print(f"{name:<30}{seconds:>8}  {'as on the CPU' if fault is None else f'FAILED: {fault}'}", flush=True)
-    print(f"{there}: {len(CHECKS) - faults} of {len(CHECKS)} checks passed")
-    return not faults
+    passed = 0
+    for name, (check, near) in CHECKS.items():
+        begun, said = time.perf_counter(), "as on the CPU"
+        try:
+            pairs = [
+                (device.host(a.array), device.host(b.array)) for a, b in zip(check("cpu"), check(there), strict=True)
+            ]
+            off = np.max([np.abs(got - wanted).max() / np.abs(wanted).max() for wanted, got in pairs])
+            if not off < near:  # NaN is not
+                said = f"FAILED: off by {off:.2g} of the largest number; {HINT}"
+        except Exception as error:  # whatever it is, the other checks go on
+            said = f"FAILED: {type(error).__name__}: {error}"
+        passed += said == "as on the CPU"
+        print(f"{name:<30}{time.perf_counter() - begun:>6.1f} s  {said}", flush=True)
+    print(f"{there}: {passed} of {len(CHECKS)} checks passed")
+    return passed == len(CHECKS)

@@ -1,30 +1,24 @@
 """The settings of a run: a field each, from which come its option, its help, its check and its place in config.json."""
 
 import argparse
+import contextlib
 import math
-import os
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 
 from minigrad_kernels.errors import MinigradError, StateError
 from minigrad_kernels.toolchain import set_threads
 
-from .. import data, models, nn, optim, parallel
-from ..amp import GradScaler
+from .. import data, models, optim
 from ..core import create
-from ..device import manual_seed
 from ..optim import lr_scheduler
-from ..train import PRECISIONS, fit
+from ..train import PRECISIONS
 
-__all__ = [
-    "Parts", "Settings", "UsageError", "count", "given_in", "check_writable", "number", "options", "positive",
-    "text",
-]  # fmt: skip
+__all__ = ["Settings", "UsageError", "count", "natural", "not_negative", "options", "positive"]
 
 OPTIMIZERS = {
     kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
 }
-NESTEROV = {"momentum": 0.9, "nesterov": True}  # of SGD
 SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updates
     "none": lambda optimizer, lr, updates: None,
     "cosine": lambda optimizer, lr, updates: lr_scheduler.CosineAnnealingLR(optimizer, updates),
@@ -33,7 +27,7 @@ SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updat
 }
 # What settings become that are not given, where that depends on others.
 BY_DATA = {
-    "digits": {"model": "digits-cnn", "epochs": 20, "batch_size": 32, "augment": True, "new_writers": True},
+    "digits": {"model": "digits-cnn", "epochs": 20, "batch_size": 32, "augment": True},
     "mnist": {"model": "keras-cnn", "epochs": 10, "batch_size": 64},
     "cifar10": {"model": "resnet", "epochs": 30, "batch_size": 128, "augment": True},
 }
@@ -45,34 +39,29 @@ class UsageError(MinigradError, ValueError):
     """What was asked for cannot be done; nothing was done."""
 
 
-# ---- values of options -----------------------------------------------------------------------------------------------
-
-
-def number(kind, wanted, holds):
-    """A converter of text to a number for which holds(number)."""
+def number(kind, least, wanted):
+    """A converter of text to a number, `least` at least and not infinite."""
 
     def convert(text):
-        try:
-            value = kind(text)
-        except ValueError:
-            value = math.nan
-        if not holds(value):
-            raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
-        return value
+        with contextlib.suppress(ValueError):
+            if least <= (value := kind(text)) < math.inf:
+                return value
+        raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
 
     return convert
 
 
-count = number(int, "an integer of at least 1", lambda value: value >= 1)
-seed = number(int, "an integer from 0 to 2^63 - 1", lambda value: 0 <= value < 1 << 63)
-positive = number(float, "a number above 0", lambda value: 0 < value < math.inf)
-not_negative = number(float, "a number of at least 0", lambda value: 0 <= value < math.inf)
+count = number(int, 1, "an integer of at least 1")
+natural = number(int, 0, "an integer of at least 0")
+positive = number(float, 1e-300, "a number above 0")
+not_negative = number(float, 0, "a number of at least 0")
 
 
-def text(value):
-    if not value:
-        raise argparse.ArgumentTypeError("got an empty text, want a name")
-    return value
+def existing(text):
+    """A folder that is there, whichever folder is the current one later."""
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is not a folder")
+    return str(Path(text).resolve())
 
 
 def _setting(help, default=MISSING, **how):
@@ -80,36 +69,31 @@ def _setting(help, default=MISSING, **how):
     return field(default=default, metadata={"help": help, **how})
 
 
-# ---- settings --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(kw_only=True)
 class Settings:
     """All that decides the result of a run, and where its data are."""
 
-    data: str = _setting("default MNIST if it is on disk, else digits; the others download", choices=BY_DATA)
-    data_dir: str | None = _setting("where the files of the data set are", None, type=text)
+    data: str = _setting("the data set; default mnist where it is on disk, else digits", choices=BY_DATA)
+    data_dir: str | None = _setting("the folder with the files of the data set", None, type=existing, metavar="FOLDER")
     model: str = _setting("the network", choices=models.MODELS)
     epochs: int = _setting("passes over the training images", type=count)
-    batch_size: int = _setting("images to a batch", type=count)
-    lr: float = _setting("highest learning rate of the schedule", RATES["adam"], type=positive)
+    batch_size: int = _setting("images in a batch", type=count)
+    lr: float = _setting("the highest learning rate", RATES["adam"], type=positive)
+    device: str = _setting("cpu, cuda, cuda:1, ..., or interpreter (slow, needs no GPU)", "cpu")
     optimizer: str = _setting("sgd has Nesterov momentum 0.9", "adam", choices=OPTIMIZERS)
-    schedule: str = _setting("how the learning rate changes, step by step", "cosine", choices=SCHEDULES)
+    schedule: str = _setting("how the learning rate changes after each update", "cosine", choices=SCHEDULES)
     weight_decay: float = _setting("", 0.0, type=not_negative)
     augment: bool = _setting("shift images at random (CIFAR-10: flip too)", False)
-    accumulate: int = _setting("update once for so many batches, as for one large", 1, type=count)
+    accumulate: int = _setting("batches to an update, as for one large batch", 1, type=count)
     clip: float | None = _setting("largest 2-norm of the gradient", None, type=positive)
     precision: str = _setting("of convolutions and products; float16 scales the loss", "float32", choices=PRECISIONS)
     eager: bool = _setting("on a GPU, start each kernel from Python", False)
     limit: int | None = _setting("use the first so many training and test images", None, type=count)
-    seed: int = _setting("of weights, order, dropout and augmentation", 0, type=seed)
-    new_writers: bool = _setting("digits: train again on half of the writers and test on the others", False)
-    shards: int = _setting(
-        "parts of a batch; the result depends on them, not on the ranks that share them", 1, type=count
-    )
+    split: str = _setting("digits: test on random images, or on other writers", "random", choices=("random", "writers"))
+    seed: int = _setting("of weights, order, dropout and augmentation", 0, type=natural)
+    shards: int = _setting("parts of a batch, which ranks share; the result depends on it", 1, type=count)
     zero: bool = _setting("divide the state of the optimiser among the ranks", False)
     sync_batch_norm: bool = _setting("statistics of batch norm over all ranks", False)
-    device: str = _setting("cpu, cuda, cuda:1, ..., or interpreter (slow, needs no GPU)", "cpu", type=text)
 
     shape: tuple = ()  # of an image, (C, H, W); this and the rest are the data set's
     classes: tuple = ()
@@ -127,10 +111,8 @@ class Settings:
                 raise UsageError(f"unknown {one.name} {value!r}, want one of {', '.join(wanted)}")
             elif type(value) in (int, float):
                 one.metadata["type"](value)
-        if {*map(type, self.shape)} - {int} or {*map(type, self.mean + self.std)} - {float}:
-            raise UsageError(f"settings: shape {self.shape}, mean {self.mean} and std {self.std} want numbers")
-        if self.new_writers and self.data != "digits":
-            raise UsageError("--new-writers wants --data digits: only there the writers are known")
+        if self.split != "random" and self.data != "digits":
+            raise UsageError(f"--split {self.split} wants --data digits: only there the writers are known")
 
     @classmethod
     def of(cls, options, ranks=1):
@@ -139,8 +121,8 @@ class Settings:
         if "data" not in given:
             folder = data.available("mnist", options.data_dir)
             given["data"] = "mnist" if folder else "digits"
-            missing = "MNIST is not on disk: the digits that come with the package (--data mnist downloads MNIST)"
-            note = f"data auto: {f'MNIST was found in {folder}' if folder else missing}"
+            note = f"MNIST was found in {folder}" if folder else "MNIST is not on disk (--data mnist downloads it)"
+            note += f"; training on {given['data']}"
         usual = {"optimizer": "adam", "shards": ranks} | BY_DATA[given["data"]]
         usual |= BY_MODEL.get(given.get("model", usual["model"]), {})
         if given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
@@ -162,10 +144,10 @@ class Settings:
         if threads or self.size < 28:
             set_threads(threads or 1)
 
-    def datasets(self, split="random", download=True):
+    def datasets(self, download=True):
         """(train, test)."""
         if self.data == "digits":
-            parts = data.digits(split, self.size)
+            parts = data.digits(self.split, self.size)
         else:
             parts = getattr(data, self.data)(self.data_dir, download)
         return parts if self.limit is None else tuple(part.subset(slice(self.limit)) for part in parts)
@@ -195,7 +177,7 @@ class Settings:
 
     def build_optimizer(self, model):
         """A new optimiser of the parameters of a model."""
-        extra = NESTEROV if self.optimizer == "sgd" else {}
+        extra = {"momentum": 0.9, "nesterov": True} if self.optimizer == "sgd" else {}
         return OPTIMIZERS[self.optimizer](model.parameters(), lr=self.lr, weight_decay=self.weight_decay, **extra)
 
     def test_loader(self, test):
@@ -203,20 +185,9 @@ class Settings:
 
 
 def given_in(options):
-    """{name: value} of the settings that options state. Errors: UsageError if --data-dir is no folder"""
+    """{name: value} of the settings that options state."""
     found = {one.name: getattr(options, one.name, None) for one in fields(Settings)}
-    if folder := found["data_dir"]:
-        if not Path(folder).is_dir():
-            raise UsageError(f"--data-dir {folder} is not a folder")
-        found["data_dir"] = str(Path(folder).resolve())
     return {name: value for name, value in found.items() if value is not None}
-
-
-def check_writable(option, folder):
-    """Refuse a folder that neither can be written nor made."""
-    present = next(place for place in (Path(folder), *Path(folder).absolute().parents) if place.exists())
-    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-        raise UsageError(f"{option} {folder} cannot be made: {present} is not a folder that can be written")
 
 
 def options():
@@ -226,49 +197,7 @@ def options():
         usual = [f"{one.default}"] if one.default not in (MISSING, None, False) else []
         usual += [f"{'on' if row[one.name] is True else row[one.name]} ({key})" for key, row in rows if one.name in row]
         help = "; ".join(filter(None, (one.metadata["help"], usual and f"default {', '.join(usual)}")))
-        action = {"action": argparse.BooleanOptionalAction} if one.type is bool else {}
-        found[f"--{one.name.replace('_', '-')}"] = {**one.metadata, "help": help, **action}
+        kind = {"action": argparse.BooleanOptionalAction} if one.type is bool else {}
+        kind |= {"metavar": "N"} if "type" in one.metadata else {}
+        found[f"--{one.name.replace('_', '-')}"] = kind | {**one.metadata, "help": help}
     return found
-
-
-# ---- parts of a training ---------------------------------------------------------------------------------------------
-
-
-class Parts:
-    """Model, loaders, optimiser, schedule and scaler, new, all random numbers seeded.
-
-    world   of the ranks that train together
-    """
-
-    def __init__(self, settings, train, test, world):
-        manual_seed(settings.seed)
-        self.settings = settings = settings.seeing(train)
-        model, shards = settings.build_model(), settings.shards
-        if settings.sync_batch_norm:
-            model = parallel.SyncBatchNorm.convert(model, world)
-        # A shard of one image has no statistics for batch norm: a last batch with such shards is left out.
-        normed = any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules())
-        if normed and settings.batch_size < 2 * shards:
-            raise UsageError(
-                f"--batch-size is {settings.batch_size}, which leaves less than 2 images for each of {shards} shards, "
-                "and batch norm wants at least 2"
-            )
-        drop_last = normed and 0 < len(train) % settings.batch_size < 2 * shards
-        shared = shards > 1 or world.size > 1
-        self.model = parallel.DataParallel(model, world, shards=shards) if shared else model
-        options = {"transform": settings.transform(settings.augment), "device": settings.device}
-        options["sampler"] = self.model.sampler if shared else None
-        self.loader = data.Loader(train, settings.batch_size, True, settings.seed, drop_last, **options)
-        self.optimizer = settings.build_optimizer(self.model)
-        if shared and settings.zero:
-            self.optimizer = parallel.ShardedOptimizer(self.optimizer, self.model)
-        self.test = settings.test_loader(test)
-        updates = settings.epochs * math.ceil(len(self.loader) / settings.accumulate)
-        self.schedule = SCHEDULES[settings.schedule](self.optimizer, settings.lr, updates)
-        self.scaler = GradScaler(enabled=settings.precision == "float16")
-
-    def fit(self, epochs=None, **how):
-        """Train for these epochs, or those of the settings; gives the History. how: what train.fit takes."""
-        same = {name: getattr(self.settings, name) for name in ("accumulate", "clip", "precision", "eager")}
-        same |= {"test": self.test, "schedule": self.schedule, "scaler": self.scaler}
-        return fit(self.model, self.loader, self.optimizer, epochs or self.settings.epochs, **same | how)

@@ -3,7 +3,6 @@
 import math
 import os
 import time
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -15,8 +14,9 @@ from ..checkpoint import versions
 from ..core.errors import StateError
 from ..device import memory_statistics, place
 from ..units import in_bytes
-from .run import machine
-from .settings import OPTIMIZERS, Parts, Settings, UsageError, check_writable
+from .run import Training, machine
+from .selfcheck import checked
+from .settings import BY_MODEL, OPTIMIZERS, Settings, UsageError
 
 __all__ = ["run_info", "run_launch", "run_math", "run_warmup"]
 
@@ -33,11 +33,7 @@ def run_info(options):
     rows["memory pool"] = f"{in_bytes(memory['reserved_bytes'])} of this process, {in_bytes(memory['used_bytes'])} used"
     rows["kernel cache"] = cache_folder() or "none: no folder can be written"
     print(*(f"{name:<14}{value}" for name, value in rows.items()), sep="\n")
-    if options.check:
-        from .selfcheck import checked
-
-        return 0 if checked(options.device or "cuda") else 1
-    return 0
+    return 1 if options.check and not checked(options.device or "cuda") else 0
 
 
 def run_math(options):
@@ -66,7 +62,12 @@ def run_launch(options):
         raise UsageError("launch: it needs process groups, which this system has not; start the ranks by mpiexec")
     from ..parallel.launch import Launch, parse_hosts  # wants POSIX
 
-    words = _words(options)
+    words = options.words
+    if words[:1] == ["minigrad"]:
+        words = ["-m", *words]
+    elif not words or not os.path.isfile(words[0]):
+        what = f"{words[0]} is no file" if words else "nothing to start"
+        raise UsageError(f"launch: {what}; want a Python script, or minigrad and its arguments")
     hosts = parse_hosts(options.hosts) if options.hosts else None
     room = sum(places for _, places in hosts) if hosts else math.inf
     ranks = options.ranks or (room if hosts else 0)
@@ -74,23 +75,8 @@ def run_launch(options):
         raise UsageError(f"launch: -n is {ranks}, want at least 1, and at most what --hosts have room for: {room}")
     if not 1 <= (options.min_ranks or ranks) <= ranks:
         raise UsageError(f"launch: --min-ranks is {options.min_ranks}, want 1 to {ranks}")
-    if options.logs:
-        check_writable("launch: --logs", options.logs)
     shared = {name: getattr(options, name) for name in ("max_restarts", "min_ranks", "timeout", "grace", "logs")}
     return Launch(words, ranks, hosts, **shared).run()
-
-
-def _words(options):
-    """What the interpreter is told: a script with its arguments, or a module with its own."""
-    words = options.words[1:] if options.words[:1] == ["--"] else options.words
-    if options.name:
-        return ["-m", *options.name]
-    if words and words[0] == "minigrad":
-        return ["-m", *words]
-    if not words or not os.path.isfile(words[0]):
-        what = f"{words[0]} is no file" if words else "nothing to start"
-        raise UsageError(f"launch: {what}; want a Python script, or minigrad and its arguments, or -m MODULE")
-    return list(words)
 
 
 def run_warmup(options):
@@ -112,10 +98,9 @@ def run_warmup(options):
 
 def _train(name, optimizer):
     """An epoch on 8 images like those of the data set that the network is trained on."""
-    options = SimpleNamespace(data="cifar10" if name == "resnet" else "digits", model=name, optimizer=optimizer)
-    options.epochs, options.batch_size, options.augment, options.clip = 1, 4, True, 1.0
-    settings, _ = Settings.of(options)
+    few = BY_MODEL.get(name, {}) | {"epochs": 1, "batch_size": 4, "augment": True, "clip": 1.0, "optimizer": optimizer}
+    settings = Settings(data="cifar10" if name == "resnet" else "digits", model=name, **few)
     shape = 8, 3 if name == "resnet" else 1, settings.size, settings.size
     pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     noise = data.Dataset(pixels, np.arange(8) % 2, ("a", "b"))
-    Parts(settings, noise, noise, parallel.init("local")).fit()
+    Training(settings, noise, noise, parallel.init("local")).fit([])

@@ -3,7 +3,6 @@
 import json
 import shlex
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -13,11 +12,10 @@ from ..core.modes import no_grad
 from ..data import Loader
 from ..profile import measure_step
 from ..report import Report
-from ..train import History, evaluate, predict
+from ..train import Histograms, History, evaluate, predict
 from ..train.precision import computing
 from .picture import prepared, read_picture
 from .run import CONFIG, RESULT, Run
-from .settings import UsageError
 
 __all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]
 
@@ -37,7 +35,7 @@ def run_predict(options):
     picture = read_picture(options.image)
     settings, model = _trained(options)
     pixels, notes = prepared(picture, settings.data, settings.shape)
-    print(f"picture: {options.image}; {'; '.join(notes) or 'taken as it is'}")
+    print(f"picture: {options.image}; {'; '.join(notes) or 'not changed'}")
     network = _OfPixels(model, settings).eval()
     with no_grad(), computing(settings.precision):
         shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
@@ -49,9 +47,7 @@ def run_predict(options):
 def run_export(options):
     """Write a trained network as a file that takes pixels, and say what is in it."""
     settings, model = _trained(options)
-    path, how = Path(options.onnx), ", light on dark" if settings.data in ("digits", "mnist") else ""
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"--onnx {path} cannot be written: want a file in a folder that is there")
+    path, how = options.onnx, ", light on dark" if settings.data in ("digits", "mnist") else ""
     about = {"model": settings.model, "data": settings.data, "classes": json.dumps(settings.classes)}
     about["input"] = f"pixels 0..255 as uint8, (batch, {', '.join(map(str, settings.shape))}){how}"
     about["output"] = "scores of the classes, (batch, classes): softmax makes probabilities of them"
@@ -101,7 +97,8 @@ def write_report(run, settings):
     """Write report.html into the folder of a run, from what is there; gives a line that says so."""
     begin = time.perf_counter()
     model, history = settings.build_model(), History()
-    checkpoint.load(run.folder / "last", model, history=history)
+    histograms = Histograms(model)
+    checkpoint.load(run.folder / "last", model, history=history, histograms=histograms)
     found, lacking = {}, {}
     try:
         train, test = settings.datasets(download=False)
@@ -116,20 +113,11 @@ def write_report(run, settings):
     if len(history) < settings.epochs:
         at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
         state = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
-    Report(
-        f"{settings.model} on {settings.data}",
-        history,
-        model,
-        settings.shape,
-        settings.classes,
-        state=state,
-        figures={"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"},
-        measured=f"One step on {settings.batch_size} images ({settings.device}, {settings.precision}).",
-        records=run.histograms(model, len(history)).records,
-        origin=_origin(run, model),
-        lacking=lacking,
-        **found,
-    ).save(run.folder / "report.html")
+    title, shown = f"{settings.model} on {settings.data}", (history, model, settings.shape, settings.classes)
+    found |= {"state": state, "lacking": lacking, "records": histograms.records, "origin": _origin(run, model)}
+    found["figures"] = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"}
+    found["measured"] = f"One step on {settings.batch_size} images ({settings.device}, {settings.precision})."
+    Report(title, *shown, **found).save(run.folder / "report.html")
     return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
 
 
@@ -145,10 +133,8 @@ def _step(settings, train):
 def _origin(run, model):
     """{heading: {name: text}} of all that it takes to do it again: what the files say, and the weights' hash."""
     config, result = run.read(CONFIG), run.read(RESULT)
-    if isinstance(command := config.get("command"), list):
-        config["command"] = shlex.join(map(str, command))
     parts = {"Run": {"run folder": run.folder.resolve(), "weights, SHA-256": checkpoint.weights_hash(model)}}
-    for name, value in (config | {"result": result}).items():
+    for name, value in (config | {"command": shlex.join(config["command"]), "result": result}).items():
         if isinstance(value, dict):
             parts[name.capitalize()] = value
         else:

@@ -67,11 +67,8 @@ def cifar10(data_dir=None, download=True):
     Errors  DataError if the file is absent or damaged
     """
     folder, source = obtain(CIFAR10, data_dir, download)
-    train, test = (
-        Dataset(images, labels, CIFAR10_CLASSES, "cifar10", source, **CIFAR10_STATISTICS)
-        for images, labels in read_cifar10(folder / next(iter(CIFAR10.files)))
-    )
-    return train, test
+    parts = read_cifar10(folder / next(iter(CIFAR10.files)))
+    return tuple(Dataset(*part, CIFAR10_CLASSES, "cifar10", source, **CIFAR10_STATISTICS) for part in parts)
 
 
 def available(name, data_dir=None):

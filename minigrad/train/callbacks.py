@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -22,8 +22,6 @@ __all__ = ["Callback", "Histograms", "Interruption", "Progress", "TensorBoard"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BINS = 65  # odd, so that exact zeros lie in the middle of a bin
-MARGIN = 2.0  # of the largest weight after the first epoch
-SMALLEST, LARGEST = -5, 1  # powers of 10 between which gradients are told apart, of the largest after the first epoch
 TAGS = {"loss": "loss/train", "test_loss": "loss/test", "accuracy": "accuracy/train", "test_accuracy": "accuracy/test"}
 
 
@@ -38,6 +36,9 @@ class Callback:
 
     def on_epoch(self, history):
         """After each epoch; history[-1] is its row."""
+
+    def on_end(self, history):
+        """When the training ends, also where an exception ends it."""
 
     def stop(self, history):
         """Whether to end now. Asked after each update and epoch, and while the test data are evaluated."""
@@ -100,22 +101,18 @@ class Progress(Callback):
         self.bar.update(running.images - self.bar.n)
 
     def on_epoch(self, history):
-        self.close()
-        print(_line(history[-1], self.epochs), flush=True)
+        self.on_end(history)
+        row, epochs = history[-1], self.epochs
+        text = f"epoch {row['epoch']:>{len(str(epochs))}}/{epochs}  loss {row['loss']:.4f}"
+        text += f"  train {100 * row['accuracy']:.2f} %"
+        text += f"  test {100 * row['test_accuracy']:.2f} %" if "test_accuracy" in row else ""
+        speed = row["images_per_second"]
+        print(text if speed is None else f"{text}  {speed:.0f} images/s", flush=True)
 
-    def close(self):
-        """Take an unfinished bar off the terminal."""
+    def on_end(self, history):
         if self.bar is not None:
             self.bar.close()
         self.bar = None
-
-
-def _line(row, epochs):
-    text = f"epoch {row['epoch']:>{len(str(epochs))}}/{epochs}  loss {row['loss']:.4f}"
-    text += f"  train {100 * row['accuracy']:.2f} %"
-    text += f"  test {100 * row['test_accuracy']:.2f} %" if "test_accuracy" in row else ""
-    speed = row["images_per_second"]
-    return text if speed is None else f"{text}  {speed:.0f} images/s"
 
 
 class Histograms(Callback):
@@ -150,27 +147,27 @@ class Histograms(Callback):
             values = [None if array is None else host(array).ravel() for array in pair]
             rows = self.records.setdefault(name, [])
             edges = rows[0][1] if rows else self._edges(*map(_largest, values))
-            counts = [_counts(array, own) for array, own in zip(values, edges, strict=True)]
-            rows.append((history[-1]["epoch"], edges, *counts))
+            rows.append([history[-1]["epoch"], edges, *map(_counts, values, edges)])
 
     def _edges(self, weight, gradient):
         """Edges for weights and for gradients of these largest magnitudes."""
-        positive = gradient * np.logspace(SMALLEST, LARGEST, (self.bins + 1) // 2)
-        weights = np.linspace(-MARGIN, MARGIN, self.bins + 1) * weight
+        positive = gradient * np.logspace(-5, 1, (self.bins + 1) // 2)
+        weights = np.linspace(-2 * weight, 2 * weight, self.bins + 1)
         return [weights.tolist(), [*(-positive[::-1]).tolist(), *positive.tolist()]]
 
     def state_dict(self):
         """The records, which are JSON values."""
-        return self.records
+        return {name: list(rows) for name, rows in self.records.items()}
 
-    def load_state_dict(self, state, epochs=None):
-        """Go on from what state_dict() gave, or from its first epochs. Errors: ValueError if it is malformed."""
-        first = lambda rows: [(e, (w, g), v, u) for e, (w, g), v, u in rows if epochs is None or e <= epochs]
+    def load_state_dict(self, state):
+        """Go on from what state_dict() gave. Errors: ValueError if it is malformed"""
         try:
-            records = {name: first(rows) for name, rows in state.items()}
+            rows = [row for rows in state.values() for row in rows]
+            if {len(row) for row in rows} - {4} or {len(edges) for _, edges, *_ in rows} - {2}:
+                raise TypeError
+            self.records = {name: list(rows) for name, rows in state.items()}
         except (AttributeError, TypeError, ValueError) as error:
             raise ShapeError("Histograms: state is malformed, wanted what Histograms.state_dict() gives") from error
-        self.records = {name: rows for name, rows in records.items() if rows}
 
 
 def _largest(values):
@@ -186,28 +183,27 @@ def _counts(values, edges):
     return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
 
 
-class TensorBoard(AbstractContextManager, Callback):
-    """A callback that writes what `tensorboard --logdir FOLDER` shows; a context that closes the file at its end.
+class TensorBoard(Callback):
+    """A callback that writes what `tensorboard --logdir FOLDER` shows.
 
     By the RecordWriter of tensorboardX and not its SummaryWriter. That one writes in a thread of its own, behind a
     queue: where the disk is full the thread ends, and the training would wait for room in the queue for ever.
 
     folder      where the event files go; one of an earlier call of fit may lie there
     optimizer   its rate is written after each update, if it is given
-    say         is called with a sentence where the file cannot be written, as on a full disk: then no more is written,
-                and the training goes on. Default: warnings.warn
 
     The step of a figure is the number of updates so far. After each update: step/loss, the mean over the images of the
     update, and step/lr. After each epoch: loss/train, loss/test, accuracy/train and accuracy/test (fractions of 1), as
     far as the row of the history has them. Where a run goes on from an earlier checkpoint, the figures that it had
-    written for later steps are marked as gone. How weights and gradients are distributed is in report.html.
+    written for later steps are marked as gone. How weights and gradients are distributed is in report.html. Where the
+    file cannot be written, as on a full disk, a warning says so, no more is written, and the training goes on.
 
     Errors  RuntimeError where tensorboardX is not installed
     """
 
-    def __init__(self, folder, optimizer=None, say=warnings.warn):
+    def __init__(self, folder, optimizer=None):
         self.check_installed()
-        self.folder, self.optimizer, self.say, self.writer = folder, optimizer, say, None
+        self.folder, self.optimizer, self.writer = folder, optimizer, None
 
     @staticmethod
     def check_installed():
@@ -217,20 +213,15 @@ class TensorBoard(AbstractContextManager, Callback):
         if find_spec("tensorboardX") is None:
             raise StateError('TensorBoard: tensorboardX is not installed; pip install -e ".[tensorboard]"')
 
-    def __exit__(self, *exception):
-        writer, self.writer = self.writer, None
-        with suppress(OSError):
-            if writer is not None:
-                writer.close()
-
     @contextmanager
     def _giving_up(self):
         """Inside, a disk that fails ends the writing."""
         try:
             yield
         except OSError as error:
-            self.__exit__()
-            self.say(f"TensorBoard: {self.folder} cannot be written: {error}; the training goes on without")
+            self.on_end(None)
+            said = f"TensorBoard: {self.folder} cannot be written: {error}; the training goes on without"
+            warnings.warn(said, stacklevel=2)
 
     def _write(self, step, *events):
         from tensorboardX.proto.event_pb2 import Event
@@ -239,6 +230,10 @@ class TensorBoard(AbstractContextManager, Callback):
             for event in events if self.writer else ():
                 self.writer.write(Event(step=step, wall_time=time.time(), **event).SerializeToString())
                 self.writer.flush()
+
+    def _scalars(self, step, figures):
+        """An event for each figure."""
+        self._write(step, *({"summary": {"value": [{"tag": t, "simple_value": x}]}} for t, x in figures.items()))
 
     def on_start(self, history):
         from tensorboardX.record_writer import RecordWriter
@@ -257,14 +252,15 @@ class TensorBoard(AbstractContextManager, Callback):
         figures = {"step/loss": (running.loss - loss) / (running.images - images)}
         if self.optimizer is not None:
             figures["step/lr"] = self.optimizer.param_groups[0]["lr"]
-        self._write(history.steps, *_scalars(figures))
+        self._scalars(history.steps, figures)
 
     def on_epoch(self, history):
         self.before = 0.0, 0
         figures = {tag: history[-1][name] for name, tag in TAGS.items() if history[-1].get(name) is not None}
-        self._write(history.steps, *_scalars(figures))
+        self._scalars(history.steps, figures)
 
-
-def _scalars(figures):
-    """An event for each figure."""
-    return [{"summary": {"value": [{"tag": tag, "simple_value": value}]}} for tag, value in figures.items()]
+    def on_end(self, history):
+        writer, self.writer = self.writer, None
+        with suppress(OSError):
+            if writer is not None:
+                writer.close()

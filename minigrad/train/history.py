@@ -44,7 +44,6 @@ class History:
     steps               updates so far
     running             the sums of the epoch under way; on a GPU whoever asks waits for figures that are on their way
     latest              the same without waiting: `pending` images have no figures yet
-    precision           of the latest call of fit
 
     Units   loss is the mean over the images, accuracy is a fraction of 1
     """
@@ -53,7 +52,6 @@ class History:
         self.rows = [dict(row) for row in rows]
         self.steps = 0
         self.latest, self.settle = Running(), None
-        self.precision = "float32"
 
     @property
     def running(self):
@@ -88,33 +86,21 @@ class History:
         """The rows as JSON, one a line."""
         return "".join(json.dumps(row) + "\n" for row in self.rows)
 
-    def to_csv(self):
-        """The rows as comma-separated values below a line of names."""
-        rows = [["" if row.get(name) is None else str(row[name]) for name in self.columns()] for row in self.rows]
-        return "".join(",".join(row) + "\n" for row in [self.columns(), *rows])
-
     def state_dict(self):
         """Everything that a continued training needs, as JSON values."""
-        running = asdict(self.running)
-        return {
-            "rows": list(map(dict, self.rows)),
-            "steps": self.steps,
-            "running": running,
-            "precision": self.precision,
-        }
+        return {"running": asdict(self.running), "rows": list(map(dict, self.rows)), "steps": self.steps}
 
     def load_state_dict(self, state):
         """Continue what state_dict() described. Errors: ValueError if it is malformed."""
         try:
-            rows, running = [dict(row) for row in state["rows"]], Running(**state["running"])
-            steps, precision = state["steps"], state["precision"]
+            rows, running, steps = [dict(row) for row in state["rows"]], Running(**state["running"]), state["steps"]
             figures = [value for row in rows for value in row.values() if value is not None]
             sums = asdict(replace(running, lr=running.lr or 0.0)).values()
             if not math.isfinite(sum([0 * value for value in figures]) + sum(sums) + steps):
                 raise TypeError("a sum is not finite")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise ShapeError("History: state is malformed, wanted what History.state_dict() gives") from error
-        self.rows, self.steps, self.latest, self.precision = rows, steps, running, precision
+        self.rows, self.steps, self.latest = rows, steps, running
 
     # ---- looks ---------------------------------------------------------------------------------------------
 
@@ -125,8 +111,7 @@ class History:
         return learning_curve(self, axes, quantity)
 
     def __repr__(self):
-        precision = "" if self.precision == "float32" else f", {self.precision}"
-        return f"History({len(self)} epochs, {self.steps} steps{precision})"
+        return f"History({len(self)} epochs, {self.steps} steps)"
 
     def _repr_html_(self):
         """The table, of a long history the rows at both ends."""

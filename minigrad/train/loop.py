@@ -53,22 +53,25 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
 
     stop = lambda: team.agreed(any(tell("stop")))
     begun = history.steps
-    tell("on_start")
-    while len(history) < epochs:
-        running = history.running
-        running.lr = optimizer.param_groups[0]["lr"] if running.lr is None else running.lr
-        if not running.trained:
-            model.train()
-            running.trained = _train_epoch(trainer, loader, accumulate, begun, tell, stop)
-        row = _row(trainer, test, stop) if running.trained else None
-        if row is None:
-            break
-        history.append(row)
-        if watcher is not None:
-            watcher.step(row.get("test_loss", row["loss"]))
-        tell("on_epoch")
-        if stop():
-            break
+    try:
+        tell("on_start")
+        while len(history) < epochs:
+            running = history.running
+            running.lr = optimizer.param_groups[0]["lr"] if running.lr is None else running.lr
+            if not running.trained:
+                model.train()
+                running.trained = _train_epoch(trainer, loader, accumulate, begun, tell, stop)
+            row = _row(trainer, test, stop) if running.trained else None
+            if row is None:
+                break
+            history.append(row)
+            if watcher is not None:
+                watcher.step(row.get("test_loss", row["loss"]))
+            tell("on_epoch")
+            if stop():
+                break
+    finally:
+        tell("on_end")
     history.close()
     return history
 

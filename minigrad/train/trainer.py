@@ -54,18 +54,9 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        model,
-        optimizer,
-        loss=ops.cross_entropy,
-        *,
-        schedule=None,
-        clip=None,
-        precision=None,
-        scaler=None,
-        eager=False,
-        history=None,
-    ):
+        self, model, optimizer, loss=ops.cross_entropy, *, schedule=None, clip=None, precision=None, scaler=None,
+        eager=False, history=None,
+    ):  # fmt: skip
         check_model("fit", model)
         self.model, self.team, self.back = model, team_of(model), None
         self.optimizer = check_kind("fit", "optimizer", optimizer, Optimizer)
@@ -79,7 +70,7 @@ class Trainer:
         history = check_kind("fit", "history", history, History, optional=True)
         self.history = History() if history is None else history
         self.history.close()  # figures of a call that was interrupted come in first
-        self.history.precision, parameter = self.precision, next(iter(model.parameters()), None)
+        parameter = next(iter(model.parameters()), None)
         on_gpu = parameter is not None and device.place_of(parameter.array).captures is not None
         # On a GPU, updates and measures are launches of graphs.
         self.graphs = not flag_of("fit", "eager", eager) and on_gpu

@@ -35,7 +35,7 @@ def accuracy_table(results):
         images = f"{row['training_images']}, {row['test_images']}"
         accuracy = f"{row['test_accuracy']}"
         if "new_writers_accuracy" in row:
-            accuracy += f" (new writers: {row['new_writers_accuracy']})"
+            accuracy += f" (`--split writers`: {row['new_writers_accuracy']})"
         lines.append(f"| {row['job']} | {images} | {accuracy} | {row['seconds']} | `{row['command']}` |")
     return lines
 

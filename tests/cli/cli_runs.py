@@ -1,5 +1,6 @@
 """What the tests of the command share."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from minigrad.cli import main
 from tests.train.checkpoint_parts import tensors_of
 
-QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64", "--no-new-writers"]
+QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64"]
 QUICK += ["--no-report"]  # tests/draw/test_report.py has those
 RESUME = ["train", "--no-report", "--resume"]
 
@@ -32,6 +33,10 @@ def finished(tmp_path_factory):
 
 def lines_of(capsys):
     return capsys.readouterr().out.splitlines()
+
+
+def read(path):
+    return json.loads(Path(path).read_text())
 
 
 def weights_of(folder, name="last"):

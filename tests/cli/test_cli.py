@@ -1,192 +1,174 @@
-"""minigrad train: what it prints, keeps and refuses."""
+"""minigrad train: what it prints and keeps, where its data come from; damaged runs; the help of all commands.
+
+What the options refuse is in tests/refusals/command.py.
+"""
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
-import csv
+import gzip
 import json
 import os
 import re
 import shutil
+import struct
+from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.image import imread
 
-from minigrad import models
 from minigrad.cli import main
-from minigrad.cli.arguments import COMMANDS, parser
+from minigrad.cli.arguments import COMMANDS, TRAIN, parser
+from minigrad.cli.settings import options
+from minigrad.data import digits
 from minigrad_kernels import toolchain
-from tests.cli.cli_runs import QUICK, elsewhere, finished, lines_of, weights_of  # noqa: F401
+from tests.cli.cli_runs import QUICK, elsewhere, finished, lines_of, read, weights_of  # noqa: F401
 from tests.train.checkpoint_parts import edit, state_of
 
 
-def test_run_folder_and_last_line(tmp_path, capsys):
-    assert main(["train", *QUICK, "--out", "run", "--seed", "3"]) == 0
+def test_run_folder_and_last_line(capsys):
+    run, command = Path("run"), ["train", *QUICK, "--out", "run", "--seed", "3"]
+    assert main(command) == 0
     lines = lines_of(capsys)
-    run = tmp_path / "run"
-    wanted = {"config.json", "history.jsonl", "history.csv", "last", "best", "learning-curve.png", "result.json"}
+    wanted = {"config.json", "history.jsonl", "last", "best", "learning-curve.png", "result.json"}
     assert {path.name for path in run.iterdir()} == wanted
     rows = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
     assert [row["epoch"] for row in rows] == [1, 2]
-    assert [float(row["loss"]) for row in csv.DictReader((run / "history.csv").read_text().splitlines())] == [
-        r["loss"] for r in rows
-    ]
-    accuracy = f"{100 * rows[-1]['test_accuracy']:.2f} %"
-    assert lines[-1] == f"test accuracy {accuracy}"
-    assert re.fullmatch(
-        rf"epoch 2/2  loss {rows[1]['loss']:.4f}  train [\d.]+ %  test {accuracy}  \d+ images/s", lines[-3]
-    )
-    assert lines[-2] == f"weights hash {json.loads((run / 'result.json').read_text())['weights']}"
-    config = json.loads((run / "config.json").read_text())
-    assert config["command"] == ["minigrad", "train", *QUICK, "--out", "run", "--seed", "3"]
+    config, result, accuracy = read("run/config.json"), read("run/result.json"), rows[-1]["test_accuracy"]
+    said = rf"epoch 2/2  loss {rows[1]['loss']:.4f}  train [\d.]+ %  test {100 * accuracy:.2f} %  \d+ images/s"
+    assert re.fullmatch(said, lines[-3])
+    assert lines[-2:] == [f"weights hash {result['weights']}", f"test accuracy {100 * accuracy:.2f} %"]
+    assert config["command"] == ["minigrad", *command] and result["test_accuracy"] == accuracy
     assert config["versions"].keys() >= {"minigrad", "python", "numpy", "numba"}
     assert config["settings"]["seed"] == 3 and config["settings"]["lr"] == 3e-3
-    assert json.loads((run / "result.json").read_text())["test_accuracy"] == rows[-1]["test_accuracy"]
     assert imread(run / "learning-curve.png").ndim == 3
-    extra = state_of(run / "best")["history"]["rows"]
-    assert extra[-1]["test_accuracy"] == max(row["test_accuracy"] for row in rows)
+    best = state_of(run / "best")["history"]["rows"]
+    assert best[-1]["test_accuracy"] == max(row["test_accuracy"] for row in rows)
 
 
-def test_new_writers_are_measured_before_the_last_line(tmp_path, capsys):
-    arguments = [word for word in QUICK if word != "--no-new-writers"]
-    assert main(["train", *arguments, "--out", "run"]) == 0
-    *_, harder, _, last = lines_of(capsys)
-    result = json.loads((tmp_path / "run/result.json").read_text())
-    assert harder == f"test accuracy on new writers {100 * result['new_writers']['test_accuracy']:.2f} %"
-    assert last == f"test accuracy {100 * result['test_accuracy']:.2f} %"
-
-
-def test_same_seed_same_bits_whatever_the_threads(tmp_path):
-    many = str(min(2, os.cpu_count()))
-    for out, options in {"a": ["--threads", "1"], "b": ["--threads", many], "c": ["--seed", "1"]}.items():
-        assert main(["train", *QUICK, "--epochs", "1", "--out", out, *options]) == 0
+def test_same_seed_same_bits_whatever_the_threads():
+    before, many = toolchain.threads(), str(min(2, os.cpu_count()))
+    for out, more in {"a": ["--threads", "1"], "b": ["--threads", many], "c": ["--seed", "1"]}.items():
+        assert main(["train", *QUICK, "--epochs", "1", "--out", out, *more]) == 0
     assert weights_of("a") == weights_of("b") != weights_of("c")
-
-
-def test_threads_are_as_before_afterwards(finished):
-    before = toolchain.threads()
-    assert main(["train", *QUICK, "--out", "run", "--threads", "1", "--epochs", "1"]) == 0
     assert toolchain.threads() == before
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--optimizer", "sgd", "--lr", "0.05", "--schedule", "onecycle", "--weight-decay", "1e-4"],
-        ["--optimizer", "rmsprop", "--lr", "1e-3", "--schedule", "step", "--clip", "1"],
-        ["--optimizer", "adamw", "--schedule", "none", "--augment", "--accumulate", "3"],
-        ["--optimizer", "adagrad", "--lr", "0.02"],
-    ],
-)
-def test_options_reach_the_training(tmp_path, options):
-    assert main(["train", *QUICK, "--out", "run", *options]) == 0
-    settings = json.loads((tmp_path / "run/config.json").read_text())["settings"]
-    for name, value in zip(options[::2], options[1::2], strict=False):
-        name = name.removeprefix("--").replace("-", "_")
-        if name in settings and not value.startswith("--"):
-            assert str(settings[name]) == value or settings[name] == float(value)
-    rows = [json.loads(line) for line in (tmp_path / "run/history.jsonl").read_text().splitlines()]
-    batches = 23  # of 64 among 1,438 images
-    assert rows[-1]["step"] == 2 * (8 if "--accumulate" in options else batches)
-    assert rows[-1]["loss"] < rows[0]["loss"]
+REACHED = {  # options: (settings that are not those given, updates of two epochs)
+    "--optimizer sgd --lr 0.05 --schedule onecycle --weight-decay 1e-4": ({}, 46),
+    "--optimizer sgd --schedule step --clip 1 --split writers": ({"lr": 0.03}, 30),
+    "--optimizer adamw --schedule none --augment --accumulate 3": ({"lr": 3e-3, "augment": True}, 16),
+    "--optimizer adagrad --limit 64 --model lenet": ({"lr": 0.01, "shape": [1, 28, 28]}, 2),
+}
 
 
-def test_the_rate_follows_the_optimiser(tmp_path):
-    for optimizer, rate in {"sgd": 0.03, "adam": 3e-3}.items():
-        assert main(["train", *QUICK, "--epochs", "1", "--optimizer", optimizer, "--out", optimizer]) == 0
-        settings = json.loads((tmp_path / optimizer / "config.json").read_text())["settings"]
-        assert settings["lr"] == rate
+@pytest.mark.parametrize("words", REACHED)
+def test_options_reach_the_training(words):
+    wanted, updates = REACHED[words]
+    assert main(["train", *QUICK, "--out", "run", *words.split()]) == 0
+    settings = read("run/config.json")["settings"]
+    given = {name.replace("-", "_"): text for name, text in re.findall(r"--(\S+) ([^-\s]\S*)", words)}
+    assert all(str(settings[name]) == text or settings[name] == float(text) for name, text in given.items())
+    assert {name: settings[name] for name in wanted} == wanted
+    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
+    assert rows[-1]["step"] == updates and rows[-1]["loss"] < rows[0]["loss"]
 
 
-@pytest.mark.parametrize("name", [name for name, a in models.MODELS.items() if a.made_for])
-def test_digits_are_enlarged_for_the_networks_of_mnist(tmp_path, capsys, name):
-    command = ["train", "--data", "digits", "--model", name, "--batch-size", "719", "--epochs", "1"]
-    assert main([*command, "--no-new-writers", "--no-report", "--out", "run"]) == 0
-    assert json.loads((tmp_path / "run/config.json").read_text())["settings"]["shape"] == [1, 28, 28]
+# ---- data ------------------------------------------------------------------------------------------------------------
 
 
-def test_default_folder_names_time_data_and_model(tmp_path):
-    assert main(["train", *QUICK, "--epochs", "1"]) == 0
-    (run,) = (tmp_path / "runs").iterdir()
+def test_digits_are_taken_where_mnist_is_not_and_nothing_is_downloaded(monkeypatch, capsys):
+    monkeypatch.setattr("pooch.retrieve", lambda *a, **k: pytest.fail("a download was tried"))
+    assert main(["train", "--model", "mlp", "--epochs", "1", "--no-report"]) == 0
+    lines, (run,) = lines_of(capsys), Path("runs").iterdir()
+    assert lines[0] == "MNIST is not on disk (--data mnist downloads it); training on digits"
+    assert lines[1].startswith("data: digits, 1438 training and 359 test images")
     assert re.fullmatch(r"\d{8}-\d{6}-digits-mlp", run.name)
 
 
-# ---- refusals ------------------------------------------------------------------------------------------
+def test_mnist_is_taken_where_it_is(tmp_path, capsys):
+    """From files with few records."""
+    for name, whole in zip(("train", "t10k"), digits(size=28), strict=True):
+        for kind, array in (("images-idx3", whole.images[:100, 0]), ("labels-idx1", whole.labels[:100])):
+            head = struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+            content = gzip.compress(head + array.astype(np.uint8).tobytes())
+            (tmp_path / f"{name}-{kind}-ubyte.gz").write_bytes(content)
+    assert main(f"train --data-dir {tmp_path} --epochs 1 --batch-size 50 --no-report --out run".split()) == 0
+    out = lines_of(capsys)
+    assert out[0] == f"MNIST was found in {tmp_path}; training on mnist"
+    assert "mnist, 100 training and 100 test images" in out[1] and "not the published file" in out[1]
+    assert out[2] == "model: keras-cnn, 121,930 parameters, float32"
+    assert main(["evaluate", "run"]) == 0 and lines_of(capsys)[-1] == out[-1]
 
 
-def test_a_folder_with_a_run_is_not_overwritten(finished, capsys):
-    before = weights_of(finished)
-    assert main(["train", *QUICK, "--out", str(finished)]) == 2
-    assert f"holds a run already; go on with it by --resume {finished}" in capsys.readouterr().err
-    assert weights_of(finished) == before
+def test_mnist_without_a_network_is_one_line(capsys, monkeypatch):
+    def offline(*arguments, **options):
+        raise OSError("no route to host")
+
+    monkeypatch.setattr("pooch.retrieve", offline)
+    assert main(["train", "--data", "mnist", "--out", "run"]) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "train-images-idx3-ubyte.gz" in error and "--data digits" in error
+    assert not Path("run").exists()
 
 
-def test_the_hint_can_be_pasted_into_a_shell(finished, capsys):
-    shutil.copytree(finished, "a run")
-    assert main(["train", *QUICK, "--out", "a run"]) == 2
-    assert "go on with it by --resume 'a run' or give another --out" in capsys.readouterr().err
+# ---- damaged runs ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [["--epochs", "3"], ["--data", "mnist"], ["--out", "x"], ["--eager"]])
-def test_resume_takes_no_other_options(finished, capsys, options):
-    assert main(["train", "--resume", str(finished), *options]) == 2
-    assert f"holds a run with another {options[0]}; leave that out or" in capsys.readouterr().err
-
-
-def test_damaged_runs_are_refused(tmp_path, finished, capsys):
-    shutil.copytree(finished, tmp_path / "run")
-    for tensors in (tmp_path / "run/last").glob("*.safetensors"):  # the newest and the one before
+def test_damaged_runs_are_refused(finished, capsys):
+    shutil.copytree(finished, "run")
+    for tensors in Path("run/last").glob("*.safetensors"):  # the newest and the one before
         tensors.write_bytes(tensors.read_bytes()[:-1])
     for command in (["train", "--resume", "run"], ["evaluate", "run"]):
         assert main(command) == 2
         assert "is damaged" in capsys.readouterr().err
-    for config in ('{"settings": {}}', "no", '{"x": 1}'):
-        (tmp_path / "run/config.json").write_text(config)
+    config = read("run/config.json")
+    for damage, message in {
+        "no": "config.json cannot be used",
+        '{"settings": {}}': "config.json cannot be used",
+        '"data": "svhn"': "unknown data 'svhn', want one of digits",
+        '"epochs": "2"': "epochs is '2', want int",
+        '"epochs": 0': "got 0, want an integer of at least 1",
+    }.items():
+        whole = {"settings": config["settings"] | json.loads(f"{{{damage}}}")} if damage[0] == '"' else None
+        Path("run/config.json").write_text(json.dumps(whole) if whole else damage)
         assert main(["evaluate", "run"]) == 2
-        assert "config.json cannot be used" in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
-DAMAGES = [
-    ("config.json", ("settings", "data"), "svhn", "unknown data 'svhn', want one of digits"),
-    ("config.json", ("settings", "schedule"), "x", "unknown schedule 'x'"),
-    ("config.json", ("settings", "epochs"), "2", "epochs is '2', want int"),
-    ("config.json", ("settings", "accumulate"), True, "accumulate is True, want int"),
-    ("config.json", ("settings", "epochs"), 0, "got 0, want an integer of at least 1"),
-    ("config.json", ("settings", "clip"), "x", "clip is 'x', want"),
-    ("config.json", ("settings", "std"), [None], "std (None,) want numbers"),
-    ("last", ("loader", "position"), 9999, "position is 9999"),
-    ("last", ("history", "rows", 0, "loss"), "x", "state is malformed"),
-    ("last", ("history", "running", "loss"), None, "state is malformed"),
-    ("last", ("generator",), {}, "no field 'seed'"),
-    ("last", ("generator", "words", "key"), [], "wanted what get_state() gives"),
-    ("last", ("schedule", "schedule"), "StepLR", "wanted such as {'schedule': 'CosineAnnealingLR'"),
-]
+DAMAGES = {  # in the state of a checkpoint
+    ("loader", "position"): (9999, "position is 9999"),
+    ("history", "running", "loss"): (None, "state is malformed"),
+    ("generator",): ({}, "no field 'seed'"),
+    ("schedule", "schedule"): ("StepLR", "wanted such as {'schedule': 'CosineAnnealingLR'"),
+}
 
 
-@pytest.mark.parametrize("file, place, value, message", DAMAGES)
-def test_damaged_fields_are_refused(tmp_path, finished, capsys, file, place, value, message):
-    shutil.copytree(finished, tmp_path / "run")
+@pytest.mark.parametrize("place", DAMAGES)
+def test_damaged_fields_are_refused(finished, capsys, place):
+    shutil.copytree(finished, "run")
+    value, message = DAMAGES[place]
 
     def change(inner):
         for key in place[:-1]:
             inner = inner[key]
         inner[place[-1]] = value
 
-    if file == "last":
-        edit(tmp_path / "run/last", change)
-    else:
-        whole = json.loads((tmp_path / "run" / file).read_text())
-        change(whole)
-        (tmp_path / "run" / file).write_text(json.dumps(whole))
+    edit(Path("run/last"), change)
     assert main(["train", "--resume", "run"]) == 2
     printed = capsys.readouterr()
     assert printed.out == "" and message in printed.err and len(printed.err.splitlines()) == 1
 
 
-def test_help_states_the_defaults(capsys):
-    assert main(["train", "--help"]) == 0
+# ---- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_begins_with_examples_and_states_the_defaults(capsys):
+    assert main(["train", "--help"]) == 0 and {*options()} <= {*TRAIN.split()}
     text = " ".join(capsys.readouterr().out.split())
+    places = [text.index(word) for word in ("minigrad train --data mnist", "--epochs N", "advanced options", "--clip")]
+    assert places == sorted(places)
     assert "passes over the training images; default 20 (digits), 10 (mnist), 30 (cifar10)" in text
     assert "default adam, sgd (resnet)" in text
-    assert all(name in text for name in models.MODELS)
 
 
 def test_help_is_one_screen_with_an_example_a_command(capsys):
@@ -200,3 +182,4 @@ def test_help_is_one_screen_with_an_example_a_command(capsys):
     assert {words[1] for words in examples} == COMMANDS.keys()
     for _, *words in examples:
         assert parser().parse_args(words).command == words[0]
+    assert main(["--version"]) == 0 and re.fullmatch(r"minigrad \d+\.\d+\.\S+\n", capsys.readouterr().out)

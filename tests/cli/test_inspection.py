@@ -1,28 +1,35 @@
-"""minigrad evaluate, predict and info."""
+"""minigrad evaluate, predict, profile, warmup, math, info and its check of a device; trainings on other devices."""
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
+import contextlib
 import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.image import imsave
+from matplotlib.image import imread, imsave
 from PIL import Image
 
-from minigrad.cli import main
+from minigrad import Tensor
+from minigrad.cli import main, selfcheck, tools
 from minigrad.cli.picture import prepared
 from minigrad.data import digits
-from tests.cli.cli_runs import QUICK, elsewhere, environment, finished, lines_of  # noqa: F401
+from minigrad_kernels import toolchain
+from tests.cli.cli_runs import QUICK, elsewhere, environment, finished, lines_of, read  # noqa: F401
+from tests.device.stand_in_gpus import gpus
+from tests.profile.profile_parts import check, nobody_looks
 
 
 def test_evaluate_repeats_the_figure(finished, capsys):
-    accuracy = json.loads((finished / "result.json").read_text())["test_accuracy"]
     assert main(["evaluate", str(finished)]) == 0
-    assert lines_of(capsys)[-1] == f"test accuracy {100 * accuracy:.2f} %"
+    assert lines_of(capsys)[-1] == f"test accuracy {100 * read(finished / 'result.json')['test_accuracy']:.2f} %"
     assert main(["evaluate", str(finished), "--checkpoint", "best"]) == 0
-    assert main(["evaluate", "nowhere"]) == 2
+
+
+# ---- predict ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -33,61 +40,46 @@ def reader(tmp_path_factory):
     return folder
 
 
-def picture(kind, image):
-    """A drawing of a digit in one of the ways that pictures come in; image (8, 8) of 0..1, light on dark."""
-    large = np.kron(image, np.ones((9, 9)))
-    canvas = np.pad(large, ((30, 55), (20, 80)))
-    colour = np.stack([1 - canvas * 0.9, 1 - canvas * 0.8, 1 - canvas], axis=2)
-    ink = np.zeros((*canvas.shape, 4))
-    ink[..., 3] = canvas
-    return {"taken as it is": image, "inverted": 1 - image, "colour": colour, "transparent": ink}[kind]
+NOTES = {
+    "as it is": "image.png; colour made grey$",
+    "inverted": "dark on light, so inverted",
+    "colour": "colour made grey; dark on light, so inverted; cut to the ink .*; resized from",
+    "transparent": "dark on light, so inverted; cut to the ink .*; resized from",
+}
 
 
-@pytest.mark.parametrize(
-    "kind, notes",
-    [
-        ("taken as it is", ["taken as it is"]),
-        ("inverted", ["dark on light, so inverted"]),
-        ("colour", ["colour made grey", "inverted", "cut to the ink", "resized from"]),
-        ("transparent", ["inverted", "cut to the ink", "resized from"]),
-    ],
-)
-def test_predict_reads_pictures_and_says_what_was_done(reader, tmp_path, capsys, kind, notes):
+@pytest.mark.parametrize("kind", NOTES)
+def test_predict_reads_pictures_and_says_what_was_done(reader, capsys, kind):
+    """Drawings of digits in the ways that pictures come in."""
     _, test = digits()
     right = 0
     for number in range(10):
         image = test.images[np.flatnonzero(test.labels == number)[1], 0] / 240
-        imsave(tmp_path / "image.png", picture(kind, image), cmap="gray", vmin=0, vmax=1)
+        canvas = np.pad(np.kron(image, np.ones((9, 9))), ((30, 55), (20, 80)))
+        colour = np.stack([1 - canvas * 0.9, 1 - canvas * 0.8, 1 - canvas], axis=2)
+        ink = np.concatenate([np.zeros((*canvas.shape, 3)), canvas[..., None]], axis=2)
+        drawn = {"as it is": image, "inverted": 1 - image, "colour": colour, "transparent": ink}[kind]
+        imsave("image.png", drawn, cmap="gray", vmin=0, vmax=1)
         assert main(["predict", str(reader), "image.png"]) == 0
         first, likeliest, *rest = lines_of(capsys)
-        assert all(note in first for note in notes if note != "taken as it is")
+        assert re.search(NOTES[kind], first)
         assert re.fullmatch(r" +\d +\d+\.\d %", likeliest) and len(rest) == 2
         right += likeliest.split()[0] == str(number)
     assert right >= 8
 
 
-def test_prepared_keeps_pixels_that_fit():
+def test_prepared_pictures():
     _, test = digits()
     pixels, notes = prepared(Image.fromarray(test.images[0, 0]), "digits", (1, 8, 8))
-    np.testing.assert_array_equal(pixels, test.images[:1])
-    assert notes == []
-
-
-def test_prepared_puts_the_centre_of_mass_of_mnist_digits_in_the_middle():
-    """As the images are that the networks know; the middle of the ink's outline is elsewhere in a 7 or a 9."""
+    assert (pixels == test.images[:1]).all() and notes == []
+    # The centre of mass of MNIST's digits is in the middle; that of the outline is elsewhere in a 7 or a 9.
     image = np.zeros((100, 100), np.uint8)
-    image[20:30, 20:70] = 255
-    image[30:80, 60:70] = 255
+    image[20:30, 20:70] = image[30:80, 60:70] = 255
     pixels, _ = prepared(Image.fromarray(image), "mnist", (1, 28, 28))
     ink, places = pixels[0, 0] / pixels.sum(), np.arange(28) + 0.5
     assert abs((ink.sum(axis=1) * places).sum() - 14) < 0.5 and abs((ink.sum(axis=0) * places).sum() - 14) < 0.5
-    rows, columns = (np.flatnonzero(pixels[0, 0].max(axis=axis) > 128) for axis in (1, 0))
-    assert rows[-1] - rows[0] + 1 == 20 and columns[-1] < 28
-
-
-def test_prepared_shrinks_by_means_and_keeps_the_mean():
-    random = np.random.default_rng(0)
-    image = Image.fromarray(random.integers(0, 256, (64, 64), np.uint8))
+    assert np.ptp(np.flatnonzero(pixels[0, 0].max(axis=1) > 128)) + 1 == 20
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
     pixels, notes = prepared(image.convert("RGB"), "cifar10", (3, 32, 32))
     assert pixels.shape == (1, 3, 32, 32) and notes == ["resized from 64 x 64 to 32 x 32"]
     assert abs(pixels.mean() - np.mean(image)) < 2 and pixels.std() < np.std(image)
@@ -95,29 +87,134 @@ def test_prepared_shrinks_by_means_and_keeps_the_mean():
     assert notes == ["grey made into three equal colours"] and (pixels[:, 0] == pixels[:, 2]).all()
 
 
-@pytest.mark.parametrize("fault", ["absent", "text", "cut short", "empty"])
-def test_pictures_that_cannot_be_read(reader, tmp_path, capsys, fault):
-    path = tmp_path / "image.png"
-    imsave(path, np.zeros((20, 20)), cmap="gray", vmin=0, vmax=1)
-    if fault == "absent":
-        path.unlink()
-    elif fault == "text":
-        path.write_text("not a picture")
-    elif fault == "cut short":
-        path.write_bytes(path.read_bytes()[:60])
-    assert main(["predict", str(reader), str(path)]) == 2
-    error = capsys.readouterr().err
-    assert len(error.splitlines()) == 1 and error.startswith("minigrad predict: error: ")
+# ---- profile, warmup -------------------------------------------------------------------------------------------------
 
 
-def test_info(capsys):
-    assert main(["info"]) == 0
-    text = capsys.readouterr().out
-    for name in ("minigrad", "numpy", "numba", "devices", "threads", "memory pool", "kernel cache"):
-        assert re.search(rf"^{name} +\S", text, re.MULTILINE)
+def figures(lines):
+    """{name: number} of the indented lines."""
+    return {name: float(number) for name, number, *_ in (line.split() for line in lines if line.startswith("  "))}
 
 
-def test_python_dash_m():
+def test_profile_prints_tables_and_writes_pictures(capsys):
+    assert main(["profile", "lenet", "--batch-size", "16", "--steps", "3", "--threads", "1", "--out", "found"]) == 0
+    lines = lines_of(capsys)
+    assert lines[1:3] == ["lenet on digits, cpu: steps of 16 images", "3 steps recorded after 2 others"]
+    assert [line.split()[0] for line in lines if " self, ms" in line] == ["op", "layer", "kernel"]
+    assert any(re.match(r"0 +Conv2d +conv2d_relu_max_pool2d +3 ", line) for line in lines)
+    found = figures(lines)
+    assert 0 < found["kernels"] < found["host"] < found["wall"] and found["device"] == 0
+    assert {"parameters", "gradients", "optimiser", "activations", "other"} <= found.keys()
+    (step,) = [float(line.split()[1]) for line in lines if line.startswith("time: ")]
+    assert step == pytest.approx((found["wall"] - found["profiling"]) / 3, rel=1e-3)
+    assert {path.name for path in Path("found").iterdir()} == {
+        "trace.json",
+        "timeline.png",
+        "memory.png",
+        "profile.json",
+    }
+    check(Path("found/trace.json"))
+    assert imread("found/timeline.png").std() > 0.05 and imread("found/memory.png").std() > 0.05  # something is drawn
+    found = read("found/profile.json")
+    assert found["command"][:3] == ["minigrad", "profile", "lenet"] and found["totals"]["kernels"] > 0
+    assert {row["name"]: row["calls"] for row in found["op"]}["Adam.step"] == 3 and nobody_looks()
+
+
+@pytest.mark.deep
+def test_profile_tells_host_device_and_their_overlap_apart(capsys):
+    """With more steps than an epoch has."""
+    options = ["--data", "digits", "--batch-size", "512", "--steps", "3", "--out", "found"]
+    with gpus(1):
+        assert main(["profile", "mlp", *options, "--device", "cuda"]) == 0
+    found = figures(lines_of(capsys))  # kernels also of the loader, which prepares batches on the GPU
+    assert found["kernels"] < found["host"] and 0 < found["overlap"] <= found["device"]
+    names = {event["args"]["name"] for event in check(Path("found/trace.json")) if event["name"] == "thread_name"}
+    assert names == {"host", "cuda:0"}
+
+
+def test_warmup_says_what_it_compiled(capsys, monkeypatch):
+    for _ in range(2):
+        assert main(["warmup", "--models", "mlp", "--threads", "1"]) == 0
+        first, second = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"0 kernels compiled in 0\.0 s, \d+\.\d s in all, for mlp", first)
+    assert second.startswith("kernel cache: ")
+
+    def compile_one(name, optimizer):
+        with toolchain.progress.compiling(compile_one):
+            pass
+
+    monkeypatch.setattr(tools, "_train", compile_one)
+    assert main(["warmup", "--models", "lenet"]) == 0
+    assert capsys.readouterr().out.startswith("5 kernels compiled in ")
+
+
+# ---- devices ---------------------------------------------------------------------------------------------------------
+
+
+def test_info_in_a_process_of_its_own():
     command = [sys.executable, "-W", "error", "-m", "minigrad", "info"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
-    assert done.returncode == 0 and "numba" in done.stdout and done.stderr == ""
+    assert done.returncode == 0 and done.stderr == ""
+    for name in ("minigrad", "numpy", "numba", "devices", "threads", "memory pool", "kernel cache"):
+        assert re.search(rf"^{name} +\S", done.stdout, re.MULTILINE)
+
+
+def test_info_lists_gpus_or_says_why_there_are_none(capsys):
+    with gpus(2):
+        assert main(["info"]) == 0
+    text = capsys.readouterr().out
+    assert "cuda:0 (stand-in" in text and "cuda:1 (stand-in" in text
+    with gpus(error=35):
+        assert main(["info"]) == 0
+    assert re.search(r"no GPU \(.*no GPU can be used: .*driver", capsys.readouterr().out)
+
+
+def test_a_check_of_a_device_says_what_is_wrong(capsys, monkeypatch):
+    assert main(["info", "--check"]) == 1  # without a GPU, and it says why
+    assert "device is 'cuda'" in capsys.readouterr().err
+    wrong = lambda there: [Tensor([1.0 + (there == "interpreter")])]
+    broken = lambda there: 1 / (there == "cpu")
+    checks = {name: selfcheck.CHECKS[name] for name in ("sums", "softmax")}
+    monkeypatch.setattr(selfcheck, "CHECKS", checks | {"wrong": (wrong, 0.1), "broken": (broken, 0.1)})
+    assert main(["info", "--check", "--device", "interpreter"]) == 1
+    said = capsys.readouterr().out
+    assert "FAILED: off by 1 of the largest number" in said and "FAILED: ZeroDivisionError" in said
+    assert "interpreter: 2 of 4 checks passed" in said
+
+
+@pytest.mark.deep
+def test_a_gpu_passes_its_check(capsys):
+    with gpus(1):
+        assert main(["info", "--check"]) == 0
+    count = len(selfcheck.CHECKS)
+    assert f"cuda: {count} of {count} checks passed" in capsys.readouterr().out
+
+
+def trained(folder, *options):
+    """The figures of a run of three steps."""
+    few = ["--data", "digits", "--limit", "24", "--batch-size", "8", "--epochs", "1", "--no-report"]
+    assert main(["train", *few, *options, "--out", folder]) == 0
+    return read(f"{folder}/result.json")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("place", ["interpreter", "cuda"])
+@pytest.mark.parametrize("model", ["mlp", "digits-cnn"])
+def test_a_run_gives_the_figures_of_the_cpu(place, model, capsys):
+    wanted = trained("here", "--model", model)
+    with gpus(1) if place == "cuda" else contextlib.nullcontext():
+        got = trained("there", "--model", model, "--device", place)
+    assert got["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-4) and got["step"] == wanted["step"] == 3
+    assert main(["evaluate", "there", "--device", "cpu"]) == 0
+    shown = float(re.search(r"test loss ([\d.]+)", capsys.readouterr().out)[1])
+    assert shown == pytest.approx(got["test_loss"], abs=2e-4)
+
+
+def test_a_run_moves_to_another_device_when_it_is_resumed():
+    with gpus(1):
+        trained("run", "--model", "mlp", "--device", "cuda")
+        config = read("run/config.json")
+        config["settings"]["epochs"] = 2
+        Path("run/config.json").write_text(json.dumps(config))
+    assert main(["train", "--resume", "run"]) == 2  # cuda is not here any more
+    assert main(["train", "--resume", "run", "--device", "cpu", "--no-report"]) == 0
+    assert read("run/result.json")["step"] == 6

@@ -1,7 +1,9 @@
-"""minigrad kernels"""
+"""minigrad kernels and minigrad interpret"""
 
+import json
 import re
 
+import numpy as np
 import pytest
 
 from minigrad import cli
@@ -9,31 +11,25 @@ from minigrad.cli import kernels as command
 from minigrad_kernels.toolchain.cuda import KERNELS, compiler
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 from tests.kernels.interpreter import cuda_kernels
-
-pytestmark = pytest.mark.deep
+from tests.kernels.interpreter.ptx import kernel
 
 compiled = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 
 
 @compiled
-def test_a_table_of_kernels_and_architectures(capsys):
+@pytest.mark.deep
+def test_a_table_of_kernels_and_architectures_and_problems(capsys, monkeypatch):
     assert cli.main(["kernels", "matmul_plain", "--arch", "sm_80", "sm_90"]) == 0
     head, *rows, last = capsys.readouterr().out.splitlines()
     assert head.split() == ["kernel", "machine", "registers", "shared", "spills", "instructions", "problems"]
-    assert [row.split()[:2] for row in rows] == [
-        [f"matmul_plain_{kind}", machine] for kind in ("f32", "f64") for machine in ("sm_80", "sm_90")
-    ]
+    made = [(f"matmul_plain_{kind}", machine) for kind in ("f32", "f64") for machine in ("sm_80", "sm_90")]
+    assert [tuple(row.split()[:2]) for row in rows] == made
     assert all(row.split()[4] == "0" and row.endswith(" none") for row in rows)
     assert last == "2 kernels, 4 compiled, 0 problems"
-
-
-@compiled
-def test_problems_are_counted_and_make_it_fail(capsys, monkeypatch):
     monkeypatch.setattr(command, "all_kernels", lambda: [cuda_kernels.with_a_bare_number])
     assert cli.main(["kernels", "--arch", "sm_90"]) == 1
-    out = capsys.readouterr().out
-    assert "DMUL in the code" in out
-    assert out.splitlines()[-1].startswith("1 kernels, 1 compiled, ") and not out.endswith(" 0 problems\n")
+    *_, row, last = capsys.readouterr().out.splitlines()
+    assert "DMUL in the code" in row and last.startswith("1 kernels, 1 compiled, ")
 
 
 def test_without_a_compiler_every_row_says_what_to_install(capsys, monkeypatch, tmp_path):
@@ -48,80 +44,67 @@ def test_without_a_compiler_every_row_says_what_to_install(capsys, monkeypatch, 
     assert out.splitlines()[-1] == "1 kernels, 0 compiled, 1 problems"
 
 
-def test_refuses_names_that_do_not_exist(capsys):
-    assert cli.main(["kernels", "matmol"]) == 2
-    refused = capsys.readouterr().err
-    assert "matmol: no kernel begins so; their names begin with " in refused and ", matmul, " in refused
-    assert cli.main(["kernels", "--arch", "sm_42"]) == 2
-    assert "--arch sm_42: wants one of sm_75, sm_80" in capsys.readouterr().err
-
-
+@compiled
 @pytest.mark.deep
-def test_the_ladder(capsys):
-    assert cli.main(["kernels", "--ladder"]) == 0
-    out = capsys.readouterr().out
-    assert [line.split()[0] for line in out.splitlines()[2:]] == ["plain", "tiled", "register", "buffered"]
-
-
-# ---- the manifest ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def manifest(tmp_path, monkeypatch, capsys):
-    """A manifest of two kernels, just written."""
-    kernels = [cuda_kernels.four_copies, cuda_kernels.power(2)]
+def test_the_manifest_has_a_line_for_each_kernel_and_differences_are_printed(tmp_path, monkeypatch, capsys):
+    manifest, kernels = tmp_path / "manifest.csv", [cuda_kernels.four_copies, cuda_kernels.power(2)]
+    manifest.write_text("# made by others\n-\n")
     monkeypatch.setattr(command, "all_kernels", lambda: kernels)
     monkeypatch.setattr(command, "threads", lambda: 1)
-    monkeypatch.setattr(command, "MANIFEST", tmp_path / "manifest.csv")
+    monkeypatch.setattr(command, "MANIFEST", manifest)
+    assert cli.main(["kernels", "--check"]) == 0
+    assert capsys.readouterr().out.startswith(
+        "nothing is compared: the manifest is of other tools\n- # made by others\n+"
+    )
     assert cli.main(["kernels", "--write"]) == 0
-    assert capsys.readouterr().out == f"2 kernels: {tmp_path / 'manifest.csv'}\n"
-    yield tmp_path / "manifest.csv"
-    KERNELS.pop("tests_power_2")
-
-
-@compiled
-def test_the_manifest_has_a_line_for_each_kernel(manifest, capsys):
-    tools, columns, copies, power = manifest.read_text().splitlines()
+    assert capsys.readouterr().out == f"2 kernels: {manifest}\n"
+    tools, columns, copies, power = lines = manifest.read_text().splitlines()
     assert re.fullmatch(r"# numba==\S+ numba-cuda==.*; Python 3\.\d+; sm_80, of kernels for sm_90a alone sm_90a", tools)
     assert len(columns.split(",")) == 7
     name, registers, shared, spills, instructions, *loop = copies.split(",")
-    assert name == "tests_four_copies" and int(registers) > 0 and int(instructions) > 8
+    assert name == kernels[0].name and int(registers) > 0 and int(instructions) > 8
     assert [shared, spills, *loop] == ["0"] * 4, "no loop is left"
     name, *_, moved, instructions = power.split(",")
-    assert name == "tests_power_2" and moved == "0" and int(instructions) > 3
-    assert cli.main(["kernels", "--check"]) == 0
-    assert capsys.readouterr().out == "2 kernels, 0 differ from the manifest\n"
-
-
-@compiled
-@pytest.mark.parametrize(
-    "change, names, shown",
-    [
-        (lambda lines: [*lines[:2], lines[2] + "0", lines[3]], [], ["-", "+"]),
-        (lambda lines: lines[:3], [], ["+"]),
-        (lambda lines: [*lines, "gone,1,2,3,4,5,6"], [], ["-"]),
-        (lambda lines: [*lines[:2], lines[2] + "0", lines[3]], ["tests_power"], []),
-    ],
-    ids=["changed", "new", "gone", "of another"],
-)
-def test_what_differs_from_the_manifest_is_printed(manifest, capsys, change, names, shown):
-    manifest.write_text("\n".join(change(manifest.read_text().splitlines())))
-    assert cli.main(["kernels", "--check", *names]) == (1 if shown else 0)
-    *lines, last = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == shown
-    assert f"{1 if shown else 0} differ from the manifest" in last
-
-
-@compiled
-def test_other_tools_are_said_and_nothing_is_compared(manifest, capsys, monkeypatch):
-    monkeypatch.setattr(command.metadata, "version", lambda name: "0.1")
-    assert cli.main(["kernels", "--check"]) == 0
-    first, old, new = capsys.readouterr().out.splitlines()
-    assert first == "nothing is compared: the manifest is of other tools"
-    assert old.startswith("- # numba==") and new.startswith("+ # numba==0.1 ")
+    assert name == kernels[1].name and moved == "0" and int(instructions) > 3
+    changed = [*lines[:2], copies + "0", power]
+    for kept, names, shown in (
+        (lines, [], []),
+        (changed, [], ["-", "+"]),
+        (changed, [kernels[1].name], []),
+        (lines[:3], [], ["+"]),
+        ([*lines, "gone,1,2,3,4,5,6"], [], ["-"]),
+    ):
+        manifest.write_text("\n".join(kept))
+        assert cli.main(["kernels", "--check", *names]) == bool(shown)
+        *rows, last = capsys.readouterr().out.splitlines()
+        assert [row.split()[0] for row in rows] == shown and f"{len(shown) > 0:d} differ from the manifest" in last
+    KERNELS.pop(kernels[1].name)
 
 
 def test_the_manifest_of_the_package_names_its_kernels():
     _, _, *lines = command.MANIFEST.read_text().splitlines()
     assert [line.partition(",")[0] for line in lines] == [kernel.name for kernel in all_kernels()]
     assert len(lines) <= 118, "a kernel more wants one less"
+
+
+COPY = """mov.u32 %r30, %tid.x; mad.wide.u32 %rd30, %r30, 4, %rd0; mad.wide.u32 %rd31, %r30, 4, %rd1;
+ld.global.f32 %f1, [%rd30]; st.global.f32 [%rd31], %f1;"""
+
+
+def test_a_file_of_ptx_is_run(tmp_path, capsys):
+    (tmp_path / "k.ptx").write_text(kernel(COPY, "u64 u64"))
+    np.save(tmp_path / "x.npy", np.arange(8, dtype=np.float32))
+    spec = [str(tmp_path / "x.npy"), {"shape": [8], "dtype": "float32"}]
+    (tmp_path / "args.json").write_text(json.dumps(spec))
+    words = ["interpret", str(tmp_path / "k.ptx"), "--args", str(tmp_path / "args.json"), "--block"]
+    assert cli.main([*words, "8"]) == 0
+    out = capsys.readouterr().out
+    assert "argument 1, float32 (8,): [0. 1. 2. 3. 4. 5. 6. 7.]" in out and "ld.global.f32" in out
+    assert cli.main([*words, "9"]) == 1
+    assert "out of bounds: ld.global.f32 reads 4 bytes at byte 32 of 0, which has 32" in capsys.readouterr().out
+    (tmp_path / "args.json").write_text(json.dumps([3, {"form": 8}]))
+    assert cli.main([*words, "8"]) == 2
+    assert "--args: argument 1 is {'form': 8}" in capsys.readouterr().err
+    (tmp_path / "k.ptx").write_text(kernel("frobnicate.b32 %r1;"))
+    assert cli.main(["interpret", str(tmp_path / "k.ptx")]) == 1
+    assert "'frobnicate.b32 %r1' is an opcode that is not known (PTX:" in capsys.readouterr().err

@@ -19,10 +19,11 @@ from tests.cli.cli_runs import QUICK, elsewhere, lines_of  # noqa: F401
 from tests.cli.test_resume import interrupted_after
 from tests.device.stand_in_gpus import gpus
 from tests.draw.report_pages import BROWSER, Page, opened
+from tests.train.checkpoint_parts import state_of
 from tests.train.small_training import images, network
 
 REPORTED = [word for word in QUICK if word != "--no-report"]
-CONVOLUTION = ["--data", "digits", "--model", "digits-cnn", "--limit", "200", "--batch-size", "50", "--no-new-writers"]
+CONVOLUTION = ["--data", "digits", "--model", "digits-cnn", "--limit", "200", "--batch-size", "50"]
 HEADINGS = [heading for _, heading, _ in SECTIONS if heading]
 
 
@@ -153,41 +154,18 @@ def test_interrupted_in_the_first_epoch_then_resumed(tmp_path, monkeypatch, caps
     whole = Page(Path("run/report.html").read_text())
     assert "Done: 2 of 2 epochs." in whole.html
     assert len(whole.check_images()) > len(half.check_images())
-    rows = json.loads(Path("run/histograms.json").read_text())["0.weight"]
-    assert [row[0] for row in rows] == [1, 2]
-
-
-def test_histograms_of_epochs_that_were_lost_go(run, tmp_path, monkeypatch):
-    """The file may be an epoch ahead of the checkpoint, or damaged: the run goes on all the same."""
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, 4)
-        assert main(["train", *CONVOLUTION, "--epochs", "3", "--no-report", "--out", "part"]) == 130
-    shutil.copyfile(run / "histograms.json", "part/histograms.json")  # of two epochs
-    assert main(["train", "--resume", "part"]) == 0
-    rows = json.loads(Path("part/histograms.json").read_text())["0.weight"]
-    assert [row[0] for row in rows] == [1, 2, 3]
-    Path("part/histograms.json").write_text('{"0.weight": 3}')
-    assert main(["report", "part"]) == 0
-    assert "They were not counted." in Path("part/report.html").read_text()
+    assert [row[0] for row in state_of(Path("run/last"))["histograms"]["0.weight"]] == [1, 2]
 
 
 def test_without_the_images_the_rest_is_written(run):
     shutil.copytree(run, "copy")
     config = json.loads(Path("copy/config.json").read_text())
-    config["settings"] |= {"data": "mnist", "new_writers": False}
+    config["settings"]["data"] = "mnist"
     Path("copy/config.json").write_text(json.dumps(config))
     assert main(["report", "copy"]) == 0
     rest = Page(Path("copy/report.html").read_text())
     assert rest.html.count("This could not be measured: mnist: ") == 2 and rest.headings["h2"] == HEADINGS
     assert [kind for kind in rest.check_images() if kind == "image/svg+xml"] == ["image/svg+xml"] * 2
-
-
-@pytest.mark.parametrize("damage", ["no", "[]", '{"command": 3, "machine": []}'])
-def test_a_damaged_result_costs_its_figures_alone(run, damage):
-    shutil.copytree(run, "copy")
-    Path("copy/result.json").write_text(damage)
-    assert main(["report", "copy"]) == 0
-    assert Page(Path("copy/report.html").read_text()).headings["h2"] == HEADINGS
 
 
 def test_what_cannot_be_measured_costs_its_section_alone(run, monkeypatch):
@@ -223,7 +201,7 @@ def test_no_report_leaves_it_out_and_tensorboard_adds_to_it(tmp_path, capsys):
     pytest.importorskip("tensorboardX")
     assert main(["train", *QUICK, "--epochs", "1", "--out", "run", "--tensorboard"]) == 0
     names = {path.name for path in Path("run").iterdir()}
-    assert "tensorboard" in names and not names & {"report.html", "histograms.json"}
+    assert "tensorboard" in names and "report.html" not in names
     (events,) = Path("run/tensorboard").iterdir()
     assert b"loss/test" in events.read_bytes() and not any(line.startswith("report") for line in lines_of(capsys))
 

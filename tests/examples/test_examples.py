@@ -147,7 +147,7 @@ def test_export_weights(capsys, tmp_path):
 
 
 def test_export_weights_of_a_run(monkeypatch, capsys):
-    command = "train --data digits --model mlp --epochs 1 --no-new-writers --out run".split()
+    command = "train --data digits --model mlp --epochs 1 --out run".split()
     assert minigrad_command(command) == 0
     capsys.readouterr()
     script(monkeypatch, "export_weights", "run", "--out", "exported")

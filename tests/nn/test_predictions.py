@@ -65,9 +65,8 @@ def test_histograms_count_every_weight_and_gradient():
             inside = (edges[:-1, None] <= values.ravel()) & (values.ravel() < edges[1:, None])
             np.testing.assert_array_equal(counts[1:-1], inside.sum(1)[1:-1])
     other = Histograms(model)
-    other.load_state_dict(json.loads(json.dumps(histograms.state_dict())), epochs=2)
-    found, wanted = (json.loads(json.dumps(one.state_dict())) for one in (other, histograms))
-    assert found == {name: rows[:2] for name, rows in wanted.items()}
+    other.load_state_dict(json.loads(json.dumps(histograms.state_dict())))
+    assert other.state_dict() == histograms.state_dict()
 
 
 def test_edges_of_histograms():
@@ -92,7 +91,7 @@ def test_edges_of_histograms():
 def test_histograms_refuse():
     for state in (3, {"w": 3}, {"w": [["1"]]}, {"w": [[]]}):
         with pytest.raises(ShapeError, match="state is malformed"):
-            Histograms(network()).load_state_dict(state, epochs=1)
+            Histograms(network()).load_state_dict(state)
     for bins, message in ((1, "at least 3"), (64, "an odd number")):
         with pytest.raises(ShapeError, match=f"bins is {bins}, wanted {message}"):
             Histograms(network(), bins)
@@ -123,8 +122,8 @@ def test_event_files_hold_the_figures_and_go_on_where_a_history_does(tmp_path, m
     model, test, history = network(), data.Loader(images(seed=1), 11), History()
     optimizer = optim.SGD(model.parameters(), 0.1)
     for epochs in (1, 2):
-        with TensorBoard(tmp_path, optimizer) as board:
-            fit(model, data.Loader(images(), 11), optimizer, epochs, test=test, history=history, callbacks=[board])
+        board = TensorBoard(tmp_path, optimizer)
+        fit(model, data.Loader(images(), 11), optimizer, epochs, test=test, history=history, callbacks=[board])
     found, starts = read_back(tmp_path)
     for tag, name in (("loss/train", "loss"), ("loss/test", "test_loss"), ("accuracy/test", "test_accuracy")):
         assert [step for step, _ in found[tag]] == [4, 8]

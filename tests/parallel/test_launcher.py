@@ -126,7 +126,7 @@ def test_a_host_that_is_gone_is_waited_for_or_done_without(tmp_path, monkeypatch
 
 
 def test_a_refusal_of_rank_0_is_printed_once_and_not_tried_again(tmp_path):
-    words = ["--data", "digits", "--limit", "100", "--no-new-writers", "--shards", "3", "--out", tmp_path / "run"]
+    words = ["--data", "digits", "--limit", "100", "--shards", "3", "--out", tmp_path / "run"]
     code, _, err = launch(tmp_path, "-n", 2, "minigrad", "train", *words)
     assert code == 2 and "it would refuse again" in err and "starting again" not in err
     assert err.count("shards is 3, wanted a multiple of the 2 ranks") == 1 and not (tmp_path / "run").exists()

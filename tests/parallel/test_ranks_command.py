@@ -15,7 +15,7 @@ from tests.cli.cli_runs import elsewhere, lines_of  # noqa: F401
 from tests.parallel.launch_runs import LAUNCH, MPIEXEC, finished, started, wait_for
 from tests.train.checkpoint_parts import file_of, state_of
 
-TRAIN = "train --data digits --epochs 2 --limit 500 --no-new-writers --batch-size 64 --shards 8".split()
+TRAIN = "train --data digits --epochs 2 --limit 500 --batch-size 64 --shards 8".split()
 QUIET = [*TRAIN, "--no-report"]
 
 
@@ -81,7 +81,7 @@ def test_continue_refuses_other_options(capsys):
 REFUSED = {
     "want an integer of at least 1": ["--shards", "0"],
     "--sync-batch-norm wants as many ranks as shards": ["--shards", "3", "--sync-batch-norm"],
-    "leaves less than 2 images for each of 64 shards": ["--model", "resnet", "--shards", "64"],
+    "leaves less than 2 images to each of 64 shards": ["--model", "resnet", "--shards", "64"],
 }
 
 

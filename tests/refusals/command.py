@@ -19,7 +19,7 @@ from minigrad.cli import main
 from minigrad.cli.settings import UsageError
 from tests.refusals import row
 
-TRAINING = ["train", "--data", "digits", "--model", "mlp", "--epochs", "1", "--batch-size", "200", "--no-new-writers"]
+TRAINING = ["train", "--data", "digits", "--model", "mlp", "--epochs", "1", "--batch-size", "200"]
 
 
 @cache
@@ -74,18 +74,18 @@ train --lr nan                       | --lr: got nan, want a number above 0
 train --optimizer adamax             | --optimizer: invalid choice: 'adamax' \\(choose from .*adamw
 train --weight-decay=-1              | --weight-decay: got -1, want a number of at least 0
 train --precision float8             | --precision: invalid choice: 'float8'
-train --seed -1                      | --seed: got -1, want an integer from 0 to
+train --seed -1                      | --seed: got -1, want an integer of at least 0
 train --augment=yes                  | --augment/--no-augment: ignored explicit argument 'yes'
 train --bach-size 3                  | unrecognized arguments: --bach-size 3; did you mean --batch-size\\?
 train --data digits --out new --model vgg              | --model: invalid choice: 'vgg' \\(choose from .*keras-cnn
 train --data digits --out new --batch-size 2000        | batch_size is 2000, but the dataset has 1438 images
-train --data digits --out new --data-dir nowhere       | --data-dir nowhere is not a folder
+train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is not a folder
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
 train --data digits --out new --threads 100000         | Numba allows 1 to
-train --data digits --out file                         | --out file cannot be made: .*file is not a folder that can
-train --data digits --out run                          | run holds a run already; go on with it by --resume run or give
-train --data digits --out unfinished                   | unfinished holds a run already; it is not complete, so remove
-train --data cifar10 --out new --new-writers           | --new-writers wants --data digits
+train --data digits --out file                         | --out: file cannot be made: .*file is not a folder that can
+train --data digits --out run                          | run holds a run already; go on with it by --resume run, remove
+train --data digits --out unfinished                   | unfinished holds a run already; .*, remove it, or give another
+train --data cifar10 --out new --split writers         | --split writers wants --data digits
 train --data digits --out run --continue --lr 0.5      | run holds a run with another --.*lr; leave that out or
 train --resume nowhere               | nowhere holds no checkpoint 'last': there is no such folder
 train --resume empty                 | empty holds no checkpoint 'last': it is not the folder of a run
@@ -99,7 +99,7 @@ predict run absent.png               | absent.png cannot be read as a picture: .
 predict run text.png                 | text.png cannot be read as a picture: cannot identify image file
 predict run image.png --device x     | device is 'x', wanted 'cpu', 'cuda'
 export run                           | the following arguments are required: --onnx
-export run --onnx nowhere/x.onnx     | --onnx nowhere/x.onnx cannot be written: want a file in
+export run --onnx nowhere/x.onnx     | --onnx: nowhere/x.onnx cannot be written: want a file in
 math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
 math nothing                         | nothing
 warmup --models vgg                  | --models: invalid choice: 'vgg' \\(choose from
@@ -108,7 +108,7 @@ kernels --arch sm_12                 | sm_12
 profile vgg                          | invalid choice: 'vgg' \\(choose from
 profile mlp --steps 0                | --steps: got 0, want an integer of at least 1
 launch -n 0 minigrad train           | -n: got 0, want an integer of at least 1
-launch -n 2                          | launch: nothing to start; want a Python script, or minigrad and its arguments
+launch -n 2                          | launch: nothing to start; want a Python script, or minigrad
 launch -n 2 absent.py                | launch: absent.py is no file; want a Python script
 launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, want at least 1, and at most .* room for: 2
 trian                                | invalid choice: 'trian'

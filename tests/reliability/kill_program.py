@@ -31,7 +31,7 @@ UPDATES = EPOCHS * IMAGES // BATCH
 WORDS = (
     "--data digits --model mlp --epochs 4 --batch-size 16 --limit 96 --augment --precision float16 --clip 1 --seed 5"
 )
-COMMAND = [*WORDS.split(), "--no-new-writers", "--no-report", "--continue", "--save-every", "2"]
+COMMAND = [*WORDS.split(), "--no-report", "--continue", "--save-every", "2"]
 
 
 def dense(*between):

@@ -9,9 +9,6 @@ import zipfile
 
 import pytest
 
-from minigrad import nn
-from minigrad.cli.run import Run
-
 from .fuzzing import TARGETS, mutations
 from .fuzzing.target import from_row
 
@@ -89,13 +86,4 @@ def test_only_documented_errors_leave(prepared):
             read(data)
         except target.errors:
             refused += 1
-    assert refused > MUTATIONS / 4 or target.name == "results"  # of which what is damaged counts as not there
-
-
-def test_counts_of_weights_that_are_nested_too_deeply_or_endless(tmp_path):
-    """The report of a run does without them."""
-    run = Run(tmp_path)
-    (tmp_path / "histograms.json").write_text('{"w": [[Infinity, [[0], [0]], []]]}')
-    assert run.histograms(nn.Linear(1, 1), None).records == {}
-    (tmp_path / "result.json").write_text("[" * 100_000)
-    assert run.read("result.json") == {}
+    assert refused > MUTATIONS / 4

@@ -69,18 +69,12 @@ DAMAGED = "it is damaged"
 
 FILES = {
     "cut short": (lambda folder: os.truncate(file_of(folder), 99), DAMAGED),
-    "of no bytes": (lambda folder: os.truncate(file_of(folder), 0), DAMAGED),
-    "no safetensors": (lambda folder: file_of(folder).write_bytes(b"\xff\xfe\x00" * 50), DAMAGED),
     "a folder": (instead(os.mkdir), "Is a directory"),
-    "a loop": (instead(lambda path: path.symlink_to(path)), "symbolic links"),
-    "weights alone": (reheader(lambda text: text.replace('"sha256"', '"sha512"')), DAMAGED),
     "other format": (reheader(lambda text: text.replace("minigrad checkpoint", "x")), "version 2 of a x, this release"),
     "other version": (reheader(lambda text: text.replace('"version":"2"', '"version":"3"')), "version 3 of a minigrad"),
     "no state": (reheader(lambda text: text.replace('"state"', '"estate"')), "no field 'state'"),
     "state no JSON": (reheader(lambda text: text.replace('"state":"', '"state":"{')), "cannot load"),
     "a tensor of 4 TiB": (reheader(lambda text: text.replace("[3,2,3,3]", "[1099511627776,1]")), "cannot load"),
-    "a negative shape": (reheader(lambda text: text.replace("[3,2,3,3]", "[-3,-2,3,3]")), "cannot load"),
-    "a type of its own": (reheader(lambda text: text.replace('"F32"', '"F31"', 1)), "cannot load"),
 }
 MODEL = {
     "missing": (put("model", "0.weight", put), "missing 0.weight"),
@@ -106,36 +100,18 @@ def several(folder):
 
 PARTS = {
     "no optimizer": (put("optimizer", put), "it holds no optimizer"),
-    "no schedule": (put("schedule", put), "it holds no schedule"),
-    "no generator": (put("generator", put), "it holds no generator"),
-    "optimizer a list": (put("optimizer", []), "cannot load"),
     "schedule a number": (put("schedule", 3), "CosineAnnealingLR.load_state_dict: got 3"),
     "other optimizer": (put("optimizer_kind", "SGD"), "optimizer is SGD, this one Adam"),
     "state of nothing": (put("optimizer", "state", "99", {"step": 1}), "state of parameter 99, which is in no group"),
-    "rate a text": (put("optimizer", "param_groups", 0, "lr", "0.1"), "lr is '0.1', wanted a number"),
     "rate NaN": (put("optimizer", "param_groups", 0, "lr", float("nan")), "lr is nan, wanted at least 0"),
-    "betas": (put("optimizer", "param_groups", 0, "betas", [0.9]), "betas is (0.9,), wanted a pair"),
     "a moment lacks": (
         retensor(lambda arrays: arrays.pop("optimizer.state.0.exp_avg")),
         "no field 'optimizer.state.0.exp_avg'",
     ),
-    "a moment too many": (put("optimizer", "state", "0", "exp", 1.5), "state[0] has; 'exp', wanted"),
-    "a moment of a shape": (
-        retensor(lambda arrays: arrays.update({"optimizer.state.0.exp_avg": np.zeros(3, np.float32)})),
-        "state[0]['exp_avg'] has shape (3,)",
-    ),
     "schedule of another": (put("schedule", "gamma", 0.1), "CosineAnnealingLR.load_state_dict: got"),
-    "schedule of groups": (put("schedule", "base_lrs", [0.1, 0.1]), "'base_lrs': [0.1, 0.1]; wanted such as"),
-    "scale": (put("scaler", "scale", 0.0), "scale is 0.0, wanted more than 0"),
-    "no scale": (put("scaler", {}), "the state is empty"),
     "position": (put("loader", "position", 99), "position is 99, an epoch has 2 batches"),
-    "loader of others": (put("loader", {"seed": 1}), "load_state_dict: state is"),
-    "history of texts": (put("history", "rows", [{"loss": "x"}]), HISTORY),
     "history running": (put("history", "running", "loss", float("nan")), HISTORY),
-    "history a number": (put("history", 3), HISTORY),
     "generator empty": (put("generator", {}), GENERATOR),
-    "generator seed": (put("generator", "seed", -1), GENERATOR),
-    "generator words": (put("generator", "words", "key", [1]), GENERATOR),
     "everything": (
         several,
         "0.bias has shape (9,); missing 4.bias; betas[1] is 7, wanted; 'base_lrs': [0.1, 0.2]; scale is -1; "

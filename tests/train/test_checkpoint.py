@@ -1,4 +1,4 @@
-"""Checkpoints: what comes back, and what is refused."""
+"""Checkpoints: what comes back, the ones before the newest, what ranks do together, and what is refused."""
 
 import re
 from pathlib import Path
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import checkpoint, nn, optim
-from minigrad.checkpoint import CheckpointError
+from minigrad import checkpoint, nn
+from minigrad.checkpoint import CheckpointError, CheckpointWarning
+from minigrad.parallel import CommunicationError, run_local
 from tests.train.checkpoint_faults import FAULTS
 from tests.train.checkpoint_parts import (
     all_bits,
@@ -22,36 +23,24 @@ from tests.train.checkpoint_parts import (
     trained,
 )
 
-
-@pytest.fixture
-def saved(tmp_path):
-    """A folder with a checkpoint, and what it was made of."""
-    parts = trained()
-    checkpoint.save(tmp_path, *parts, extra={"note": [1, 2.5, None]})
-    return tmp_path, parts
+EXTRA = [float("inf"), [float("nan")], {"tensor": "x"}, 10**30, 0.1 + 0.2, "\u2028\ud800", '"sha256":"' + 64 * "0"]
 
 
-def test_everything_comes_back_bit_for_bit(tmp_path):
+def test_everything_comes_back_bit_for_bit_and_goes_on(tmp_path):
     parts = everything()
     wanted = all_bits(parts)
-    save_everything(tmp_path, parts, extra={"note": [1, 2.5, None]})
+    save_everything(tmp_path, parts, extra=EXTRA)
     others = everything(seed=1, steps=1)
     assert all_bits(others) != wanted
-    assert checkpoint.load(tmp_path, **others) == {"note": [1, 2.5, None]}
+    assert repr(checkpoint.load(tmp_path, **others)) == repr(EXTRA)
     assert all_bits(others) == wanted
-    for seed_of_step in range(3):
-        for one in (parts, others):
-            minigrad.manual_seed(seed_of_step)
-            step(one["model"], one["optimizer"], one["schedule"])
+    drawn = minigrad.rand(4).tolist()
+    checkpoint.load(tmp_path, generator=minigrad.default_generator)
+    assert minigrad.rand(4).tolist() == drawn
+    for one in (parts, others):
+        minigrad.manual_seed(3)
+        step(one["model"], one["optimizer"], one["schedule"])
     assert all_bits(others) == all_bits(parts)
-
-
-@pytest.mark.parametrize("kind", [optim.SGD, optim.AdamW, optim.RMSprop, optim.Adagrad])
-def test_other_optimisers_come_back(tmp_path, kind):
-    parts, others = trained(kind=kind), trained(seed=1, kind=kind)
-    checkpoint.save(tmp_path, *parts)
-    checkpoint.load(tmp_path, *others)
-    assert bits(*others) == bits(*parts)
 
 
 def test_one_file_holds_tensors_by_name_in_logical_order_and_the_rest_as_json(tmp_path):
@@ -69,60 +58,140 @@ def test_one_file_holds_tensors_by_name_in_logical_order_and_the_rest_as_json(tm
     assert minigrad.load_weights(file_of(tmp_path), "model.").keys() == model.keys()
 
 
-def test_any_part_with_a_state_comes_along(tmp_path):
-    ours, theirs = nn.Linear(2, 2), nn.Linear(2, 2)
-    checkpoint.save(tmp_path, nn.Linear(1, 1), ema=ours)
-    checkpoint.load(tmp_path, ema=theirs)
-    assert checkpoint.weights_hash(ours) == checkpoint.weights_hash(theirs)
-
-
-def test_parts_can_be_loaded_alone(saved):
-    folder, parts = saved
-    model = trained(seed=1, steps=0)[0]
+def test_parts_can_be_loaded_alone_and_any_with_a_state_comes_along(tmp_path):
+    parts, average = trained(), nn.Linear(2, 2)
+    checkpoint.save(tmp_path, *parts, average=average)
+    model, other = trained(seed=1, steps=0)[0], nn.Linear(2, 2)
     drawn = minigrad.default_generator.get_state()
-    checkpoint.load(folder, model)
+    checkpoint.load(tmp_path, model, average=other)
     assert bits(model, *parts[1:]) == bits(*parts) and minigrad.default_generator.get_state() == drawn
-    assert checkpoint.load(folder) == {"note": [1, 2.5, None]}
+    assert checkpoint.weights_hash(average) == checkpoint.weights_hash(other)
     _, optimizer, schedule = trained(seed=1)
-    checkpoint.load(folder, None, optimizer)
-    checkpoint.load(folder, schedule=schedule)
+    checkpoint.load(tmp_path, None, optimizer)
+    checkpoint.load(tmp_path, schedule=schedule)
     assert bits(model, optimizer, schedule) == bits(*parts)
-
-
-def test_random_numbers_go_on(tmp_path):
-    minigrad.manual_seed(7)
-    minigrad.rand(3)
-    checkpoint.save(tmp_path, nn.Linear(2, 2))
-    wanted = minigrad.rand(4).tolist()
-    checkpoint.load(tmp_path, generator=minigrad.default_generator)
-    assert minigrad.rand(4).tolist() == wanted
-
-
-VALUES = [float("inf"), [float("nan")], {}, {"tensor": "x"}, 10**30, 0.1 + 0.2, "\u2028\ud800", '"sha256":"' + 64 * "0"]
-
-
-@pytest.mark.parametrize("value", VALUES, ids=range(len(VALUES)))
-def test_extra_comes_back_whatever_it_looks_like(tmp_path, value):
-    checkpoint.save(tmp_path, nn.Linear(1, 1), extra=value)
-    assert repr(checkpoint.load(tmp_path)) == repr(value)
 
 
 def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parents[2] / "examples/docs/checkpoints.md"
     (code,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    shorter = {}
-    exec(code.replace("epochs=2", "epochs=1"), shorter)
+    exec(code.replace("epochs=2", "epochs=1"), {})
     exec(code, resumed := {})
-    whole = tmp_path / "whole"
-    whole.mkdir()
-    monkeypatch.chdir(whole)
+    (tmp_path / "whole").mkdir()
+    monkeypatch.chdir(tmp_path / "whole")
     exec(code, unbroken := {})
     assert checkpoint.weights_hash(resumed["model"]) == checkpoint.weights_hash(unbroken["model"])
     assert resumed["history"]["loss"] == unbroken["history"]["loss"] and len(resumed["history"]) == 2
 
 
-# ---- refusals ------------------------------------------------------------------------------------------
+def test_the_hash_is_of_names_shapes_types_and_numbers():
+    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
+    found = checkpoint.weights_hash(model)
+    assert found == checkpoint.weights_hash(model) and len(found) == 64
+    model[1].running_mean.array[1] += 1
+    assert checkpoint.weights_hash(model) != found
+    layers = nn.Linear(4, 1), nn.Linear(4, 1, dtype="float64"), nn.Linear(2, 2, bias=False), nn.Linear(4, 1, bias=False)
+    for layer in layers:
+        for parameter in layer.parameters():
+            parameter.array[...] = 0
+    assert len({checkpoint.weights_hash(layer) for layer in layers}) == len(layers)
+
+
+# ---- the ones before -------------------------------------------------------------------------------------------------
+
+
+def states(folder, number=None):
+    others = trained(seed=1)
+    checkpoint.load(folder, *others, number=number)
+    return bits(*others)
+
+
+@pytest.fixture
+def two(tmp_path):
+    """A folder in which three checkpoints were saved, the bits of the last two, and the parts."""
+    parts, found = trained(), []
+    for _ in range(3):
+        checkpoint.save(tmp_path, *parts)
+        found.append(bits(*parts))
+        step(*parts)
+    return tmp_path, found[1:], parts
+
+
+def test_the_last_two_are_kept_or_as_many_as_wanted(two):
+    folder, (before, newest), parts = two
+    assert checkpoint.numbers(folder) == [2, 3] and checkpoint.find(folder) == (3, None)
+    assert states(folder) == states(folder, 3) == newest and states(folder, 2) == before
+    for keep, kept in ((3, [2, 3, 4]), (1, [5]), (7, [5, 6])):
+        checkpoint.save(folder, *parts, keep=keep)
+        assert checkpoint.numbers(folder) == kept and len(list(folder.iterdir())) == len(kept)
+
+
+def test_the_one_before_takes_the_place_of_a_torn_one(two):
+    """And the next save keeps the one before, not the torn one. Zeros are what a lost power leaves in some files."""
+    folder, (before, _), parts = two
+    path = file_of(folder)
+    content = path.read_bytes()
+    middle = len(content) // 2
+    damaged = content[:-1], bytes(len(content)), content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    for torn in damaged:
+        path.write_bytes(torn)
+        said = r"checkpoint-3.*damaged: .*; going on from the one before"
+        with pytest.warns(CheckpointWarning, match=said) as caught:
+            assert states(folder) == before
+        assert caught[0].filename == __file__
+        assert checkpoint.find(folder) == (2, str(caught[0].message))
+        with pytest.raises(CheckpointError, match=r"checkpoint-3.safetensors"):
+            states(folder, 3)
+    checkpoint.save(folder, *parts)
+    assert checkpoint.numbers(folder) == [2, 4] and len(list(folder.iterdir())) == 2
+    assert states(folder, 2) == before and states(folder) == bits(*parts)
+    with pytest.raises(CheckpointError, match=r"checkpoint-4.safetensors: .*missing weight, bias; unexpected 0.weight"):
+        checkpoint.load(folder, nn.Linear(2, 2))
+    for file in folder.iterdir():
+        file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match=r"checkpoint-4.safetensors: it is damaged"):
+        checkpoint.load(folder, *parts)
+
+
+# ---- ranks -----------------------------------------------------------------------------------------------------------
+
+
+def test_rank_0_writes_and_reads_for_all(tmp_path):
+    """As on hosts that share no disk; all go on from the one before where the newest is torn."""
+
+    def run(world, load=True):
+        folder, parts, others = tmp_path / f"of rank {world.rank}", trained(), trained(seed=1)
+        for extra in (1, 2):
+            checkpoint.save(folder, *parts, extra=extra, world=world)
+        assert checkpoint.load(folder, *others, world=world) == 2
+        if world.rank == 0:
+            file_of(folder).write_bytes(b"torn")
+        world.barrier()
+        assert checkpoint.load(folder, *others, world=world) == 1
+        return bits(*others) == bits(*parts)
+
+    with pytest.warns(CheckpointWarning, match="checkpoint-2.safetensors: it is damaged") as caught:
+        assert run_local(run, 3) == [True] * 3
+    assert len(caught) == 1 and [path.name for path in tmp_path.iterdir()] == ["of rank 0"]
+
+
+@pytest.mark.parametrize("what", ["save", "load"])
+def test_where_rank_0_fails_all_ranks_end(what, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+
+    def run(world):
+        if world.rank == 0:
+            getattr(checkpoint, what)(tmp_path / "file", nn.Linear(2, 2), world=world)
+        with pytest.raises(CommunicationError, match="rank 0 ended: CheckpointError"):
+            getattr(checkpoint, what)(tmp_path / "file", nn.Linear(2, 2), world=world)
+            world.barrier()
+
+    with pytest.raises(CheckpointError, match="cannot save|holds no checkpoint"):
+        run_local(run, 2, timeout=20)
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -147,8 +216,6 @@ def test_an_empty_folder_and_none(tmp_path):
         assert not checkpoint.exists(folder) and checkpoint.numbers(folder) == []
         with pytest.raises(CheckpointError, match="holds no checkpoint"):
             checkpoint.load(folder)
-    with pytest.raises(CheckpointError, match="cannot save .*file"):
-        checkpoint.save(tmp_path / "file", nn.Linear(1, 1))
 
 
 def test_a_checkpoint_of_an_earlier_release_is_refused_with_what_to_do(tmp_path):
@@ -165,38 +232,25 @@ def test_a_checkpoint_of_an_earlier_release_is_refused_with_what_to_do(tmp_path)
     nn.Linear(2, 2).load_state_dict(minigrad.load_weights(path))
 
 
-ARGUMENTS = [
-    (lambda folder: checkpoint.save(folder, [1]), TypeError, r"save: model is \[1\], wanted what has state_dict"),
-    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), 3), TypeError, "save: optimizer is 3, wanted"),
-    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), loader=[]), TypeError, r"save: loader is \[\], wanted"),
-    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=0), ValueError, "save: keep is 0, wanted at least 1"),
-    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), keep=1.5), TypeError, "save: keep is 1.5, wanted an int"),
-    (lambda folder: checkpoint.load(folder, "x"), TypeError, "load: model is 'x', wanted what has state_dict"),
-    (lambda folder: checkpoint.load(folder, generator=1), TypeError, "load: generator is 1, wanted"),
-    (lambda folder: checkpoint.load(folder, number=3), ValueError, r"number is 3, wanted one of \[1\]"),
-    (lambda folder: checkpoint.load(folder, number="../1"), ValueError, "number is '../1', wanted one of"),
-    (
-        lambda folder: checkpoint.save(folder, nn.Linear(1, 1), extra={"array": np.zeros(3)}),
-        ValueError,
-        "not JSON serializable",
-    ),
-    (lambda folder: checkpoint.save(folder, nn.Linear(1, 1), extra={1: {2}}), ValueError, "not JSON serializable"),
-]
+def test_arguments_are_refused_before_anything_is_written(tmp_path):
+    model = nn.Linear(1, 1)
+    save, load = (lambda *a, f=f, **k: f(tmp_path, *a, **k) for f in (checkpoint.save, checkpoint.load))
+    save(model, extra=[1])
+    for call, kind, words in (
+        (lambda: save(model, loader=[]), ValueError, "cannot save .*'list' object has no attribute 'state_dict'"),
+        (lambda: save(model, keep=0), ValueError, "save: keep is 0, wanted at least 1"),
+        (lambda: save(model, extra={"array": np.zeros(3)}), ValueError, "not JSON serializable"),
+        (lambda: load("x"), ValueError, "cannot load .*'str' object has no attribute 'state_dict'"),
+        (lambda: load(number="../1"), ValueError, r"number is '../1', wanted one of \[1\]"),
+    ):
+        with pytest.raises(kind, match=words) as caught:
+            call()
+        assert isinstance(caught.value, minigrad.MinigradError)
+        assert len(list(tmp_path.iterdir())) == 1 and load(model) == [1]
 
 
-@pytest.mark.parametrize("number", range(len(ARGUMENTS)))
-def test_arguments_are_refused_before_anything_is_written(saved, number):
-    folder, _ = saved
-    call, kind, words = ARGUMENTS[number]
-    before = sorted(folder.iterdir())
-    with pytest.raises(kind, match=words) as caught:
-        call(folder)
-    assert isinstance(caught.value, minigrad.MinigradError)
-    assert sorted(folder.iterdir()) == before and checkpoint.load(folder, *trained(seed=1)) == {"note": [1, 2.5, None]}
-
-
-def test_an_interruption_while_loading_leaves_all_as_it_was(saved, monkeypatch):
-    folder, _ = saved
+def test_an_interruption_while_loading_leaves_all_as_it_was(tmp_path, monkeypatch):
+    checkpoint.save(tmp_path, *trained())
     others = trained(seed=1, steps=2)
     before = bits(*others)
     real, calls = type(others[2]).load_state_dict, []
@@ -209,5 +263,5 @@ def test_an_interruption_while_loading_leaves_all_as_it_was(saved, monkeypatch):
 
     monkeypatch.setattr(type(others[2]), "load_state_dict", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.load(folder, *others)
+        checkpoint.load(tmp_path, *others)
     assert bits(*others) == before

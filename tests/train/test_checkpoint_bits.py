@@ -1,30 +1,19 @@
-"""One flipped bit in any byte of any file of a checkpoint, and a file cut at any length: one CheckpointError."""
+"""A flipped bit in a checkpoint, and a file that is cut: one CheckpointError."""
 
 import random
-
-import numpy as np
 
 from minigrad import checkpoint
 from tests.train.checkpoint_bits import Damaged, small
 
 
-def weights(parts):
-    return [np.asarray(tensor).copy() for tensor in parts["model"].state_dict().values()]
-
-
-def test_a_flipped_bit_in_any_byte_is_seen(tmp_path):
+def test_a_flipped_bit_and_a_cut_are_seen_and_change_nothing(tmp_path):
+    """tests/reliability/checkpoints.py flips all of them."""
     parts, draw = small(tmp_path), random.Random(0)
-    damaged, before = Damaged(tmp_path, parts), weights(parts)
+    damaged, before = Damaged(tmp_path, parts), checkpoint.weights_hash(parts["model"])
     for path, content in damaged.files.items():
-        for byte in range(len(content)):
+        for byte in range(0, len(content), 7):
             damaged.flip(path, 8 * byte + draw.randrange(8))
-    assert all(map(np.array_equal, weights(parts), before))
-    checkpoint.load(tmp_path, **parts)
-
-
-def test_a_file_that_is_cut_anywhere_is_seen(tmp_path):
-    damaged = Damaged(tmp_path, small(tmp_path))
-    for path, content in damaged.files.items():
-        for length in range(0, len(content), 19):
+        for length in range(0, len(content), 67):
             damaged.cut(path, length)
-    checkpoint.load(tmp_path, **damaged.parts)
+    assert checkpoint.weights_hash(parts["model"]) == before
+    checkpoint.load(tmp_path, **parts)

@@ -1,13 +1,12 @@
 """The history of a training, its progress on a terminal, and its learning curve."""
 
-import csv
-import io
 import json
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from minigrad import data, draw, optim
 from minigrad.core.errors import ShapeError
@@ -36,10 +35,7 @@ ROWS = [
 def test_history_files_hold_every_figure_exactly():
     history = History(ROWS)
     assert [json.loads(line) for line in history.to_jsonl().splitlines()] == ROWS
-    rows = list(csv.DictReader(io.StringIO(history.to_csv())))
-    assert list(rows[0]) == history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
-    assert float(rows[0]["loss"]) == 0.1 + 0.2 and rows[0]["test_loss"] == ""
-    assert float(rows[1]["loss"]) == 1e-300 and rows[1]["images_per_second"] == ""
+    assert history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
 
 
 def test_history_columns_rows_and_text():
@@ -73,90 +69,41 @@ def test_history_state():
 # ---- progress ------------------------------------------------------------------------------------------
 
 
-def test_progress_prints_plain_lines(capsys):
-    model = network()
-    loader = data.Loader(images(), 11)
-    fit(
-        model,
-        loader,
-        optim.SGD(model.parameters(), 0.1),
-        2,
-        test=data.Loader(images(), 11),
-        callbacks=[Progress(44, 2)],
-    )
-    out, err = capsys.readouterr()
+def test_progress_prints_plain_lines_and_draws_a_bar_on_a_terminal(monkeypatch, capsys):
+    def run(epochs, *callbacks):
+        model, loader = network(), data.Loader(images(), 11)
+        optimizer, progress = optim.SGD(model.parameters(), 0.1), Progress(44, epochs)
+        fit(model, loader, optimizer, epochs, test=loader, callbacks=[progress, *callbacks])
+        assert progress.bar is None
+        return capsys.readouterr()
+
+    out, err = run(2)
     lines = out.splitlines()
-    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"]
+    assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"] and err == ""
     assert all(word in lines[0] for word in ("loss ", "train ", "test ", "images/s"))
-    assert err == ""
-
-
-def test_progress_draws_a_bar_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    model = network()
-    progress = Progress(44, 1)
-    fit(model, data.Loader(images(), 11), optim.SGD(model.parameters(), 0.1), 1, callbacks=[progress, Stop(2)])
-    assert "epoch 1/1:" in capsys.readouterr().err
-    progress.close()
-    assert progress.bar is None
-
-
-def test_progress_without_a_terminal_or_anything_else_at_stderr(monkeypatch):
+    assert "epoch 1/1:" in run(1, Stop(2)).err
     monkeypatch.setattr(sys, "stderr", None)
-    model = network()
-    loader = data.Loader(images(), 11)
-    optimizer = optim.SGD(model.parameters(), 0.1)
-    assert len(fit(model, loader, optimizer, 1, callbacks=[Progress(44, 1)])) == 1
+    assert run(1).out.startswith("epoch 1/1")
 
 
 # ---- learning curve ------------------------------------------------------------------------------------
 
 
-def test_learning_curve_shows_the_figures():
+def test_learning_curve_shows_the_figures(tmp_path):
     history = History(ROWS)
     axes = history.plot(quantity="accuracy")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "accuracy (%)")
     (line,) = axes.get_lines()
     np.testing.assert_array_equal(line.get_xydata(), [[1, 50], [2, 100]])
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["train"]
     axes = draw.learning_curve(history)
-    assert [line.get_label() for line in axes.get_lines()] == ["train", "test"]
-    assert len({line.get_color() for line in axes.get_lines()}) == 2
-    assert axes.get_ylabel() == "loss"
-
-
-def test_learning_curve_draws_where_it_is_told_and_without_overlap():
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    assert draw.learning_curve(History(ROWS), axes) is axes
-    figure.canvas.draw()
-    assert axes.get_legend().get_window_extent().y0 >= axes.get_window_extent().y1 - 1
-    ticks = axes.xaxis.get_majorticklabels()
-    assert all(float(tick.get_text()).is_integer() for tick in ticks if tick.get_text())
-
-
-def test_learning_curve_of_one_epoch_counts_in_whole_epochs():
-    axes = draw.learning_curve(History(ROWS[:1]))
+    assert [line.get_label() for line in axes.get_lines()] == ["train", "test"] and axes.get_ylabel() == "loss"
+    axes = draw.learning_curve(History(ROWS[:1]))  # of one epoch, counted in whole ones
     low, high = axes.get_xlim()
-    assert (low, high) == (0.5, 1.5)
-    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
-
-
-def test_learning_curve_refuses():
-    with pytest.raises(ShapeError, match="quantity is 'speed', want one of loss, accuracy"):
-        draw.learning_curve(History(ROWS), quantity="speed")
+    assert (low, high) == (0.5, 1.5) and [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
     with pytest.raises(ShapeError, match="has no epochs"):
         draw.learning_curve(History())
-
-
-def test_save_learning_curve_is_a_png(tmp_path):
-    from matplotlib.image import imread
-
-    draw.save_learning_curve(History(ROWS), tmp_path / "curve.png")
+    draw.save_learning_curve(history, tmp_path / "curve.png")
     assert imread(tmp_path / "curve.png").shape[:2] == (480, 1200)
 
 

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import data, nn, ops, optim
-from minigrad.core.errors import KindError, ShapeError, StateError
-from minigrad.optim import lr_scheduler
+from minigrad import data, ops, optim
+from minigrad.core.errors import ShapeError, StateError
 from minigrad.train import Callback, History, Trainer, evaluate, fit
 from tests.train.small_training import images, network
 
@@ -46,6 +45,9 @@ class Events(Callback):
     def on_epoch(self, history):
         self.seen.append(f"epoch {len(history)}")
 
+    def on_end(self, history):
+        self.seen.append("end")
+
 
 # ---- fit -----------------------------------------------------------------------------------------------
 
@@ -64,7 +66,7 @@ def test_fit_learns_and_says_what_it_did():
     assert (history[-1]["test_loss"], history[-1]["test_accuracy"]) == evaluate(model, test)
     assert history[-1]["test_accuracy"] > 0.9
     assert all(speed > 0 for speed in history["images_per_second"])
-    assert events.seen[:6] == ["start", 16, 32, 44, "epoch 1", 16] and events.seen[-1] == "epoch 20"
+    assert events.seen[:6] == ["start", 16, 32, 44, "epoch 1", 16] and events.seen[-2:] == ["epoch 20", "end"]
 
 
 def test_one_epoch_equals_the_loop_written_out():
@@ -95,15 +97,14 @@ def test_a_trainer_updates_and_measures_as_fit_does():
     assert trainer.history.steps == 2 and other.training
 
 
-@pytest.mark.parametrize("kind", [optim.SGD, optim.Adam])
-@pytest.mark.parametrize("count, micro, accumulate", [(48, 8, 2), (44, 4, 4), (44, 5, 4), (30, 7, 10)])
-def test_accumulated_batches_give_the_update_of_the_large_batch(kind, count, micro, accumulate):
+@pytest.mark.parametrize("count, micro, accumulate", [(48, 8, 2), (44, 5, 4), (30, 7, 10)])
+def test_accumulated_batches_give_the_update_of_the_large_batch(count, micro, accumulate):
     """Also where the last small batch, or the last large one, is ragged. In float64, so rounding is 1e-16."""
 
     def run(batch_size, accumulate):
         model = network().double()
         batches = [(x.double(), y) for x, y in data.Loader(images(count), min(batch_size, count))]
-        optimizer = kind(model.parameters(), 1e-2)
+        optimizer = optim.Adam(model.parameters(), 1e-2)
         return model, fit(model, batches, optimizer, 2, accumulate=accumulate)
 
     (small, history), (large, wanted) = run(micro, accumulate), run(micro * accumulate, 1)
@@ -124,8 +125,7 @@ def test_the_mean_is_over_images_not_batches():
     assert history[-1]["accuracy"] == accuracy
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, 3])
-@pytest.mark.parametrize("steps", range(1, 9))
+@pytest.mark.parametrize("steps, accumulate", [(1, 1), (5, 1), (7, 1), (3, 2), (1, 3), (2, 3)])
 def test_stopped_anywhere_and_continued_equals_uninterrupted(steps, accumulate):
     def parts():
         model = network(dropout=0.2)
@@ -156,68 +156,21 @@ def test_stopped_anywhere_and_continued_equals_uninterrupted(steps, accumulate):
         assert {k: v for k, v in row.items() if k not in timed} == {k: v for k, v in other.items() if k not in timed}
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-def test_a_loss_that_is_not_finite_ends_training_before_the_update(accumulate):
+def test_a_loss_that_is_not_finite_ends_training_before_the_update():
     model = network()
-    batches = list(data.Loader(images(), 22))
-    model(batches[0][0])
-    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32))
+    (x, y), second = data.Loader(images(), 22)
     before = weights(model)
-    where = f" of batch {accumulate - 1} of the update" if accumulate > 1 else ""
-    with pytest.raises(StateError, match=rf"the loss is nan at step 1; images\[0\]{where} has NaN .* \(epoch 1\)"):
-        fit(
-            model,
-            [*batches[: accumulate - 1], (bad, batches[0][1])],
-            optim.SGD(model.parameters(), 0.1),
-            1,
-            accumulate=accumulate,
-        )
+    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32)), y
+    message = r"the loss is nan at step 1; images\[0\] of batch 1 of the update has NaN .* \(epoch 1\)"
+    with pytest.raises(StateError, match=message):
+        fit(model, [second, bad], optim.SGD(model.parameters(), 0.1), 1, accumulate=2)
     for a, b in zip(weights(model), before, strict=True):
         np.testing.assert_array_equal(a, b)
     assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def test_a_test_loss_that_is_not_finite_ends_training():
-    model = network()
-    batches = list(data.Loader(images(), 22))
-    bad = minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32))
-    history = History()
+    history, optimizer = History(), optim.SGD(model.parameters(), 0.1)
     with pytest.raises(StateError, match="the test loss is nan after step 2; lower the learning rate"):
-        optimizer = optim.SGD(model.parameters(), 0.1)
-        fit(model, batches, optimizer, 1, test=[(bad, batches[0][1])], history=history)
+        fit(model, [(x, y), second], optimizer, 1, test=[bad], history=history)
     assert len(history) == 0
-
-
-@pytest.mark.parametrize(
-    "options, error, message",
-    [
-        ({"epochs": 0}, ShapeError, "epochs is 0, wanted at least 1"),
-        ({"epochs": 1.0}, KindError, "epochs is 1.0, wanted an integer"),
-        ({"epochs": True}, KindError, "epochs is True"),
-        ({"accumulate": 0}, ShapeError, "accumulate is 0"),
-        ({"clip": 0}, ShapeError, "clip is 0, wanted at least"),
-        ({"clip": math.nan}, ShapeError, "clip is nan"),
-        ({"clip": "1"}, KindError, "clip is '1', wanted a number"),
-    ],
-)
-def test_options_out_of_range(options, error, message):
-    model = network()
-    arguments = {"epochs": 1} | options
-    with pytest.raises(error, match=message):
-        fit(model, data.Loader(images(), 4), optim.SGD(model.parameters(), 0.1), **arguments)
-
-
-def test_parts_that_do_not_fit():
-    model = network()
-    optimizer, other = optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
-    for parts, error, message in (
-        ((nn.ReLU, optimizer, None), KindError, "fit: model is <class"),
-        ((model, optim.SGD, None), KindError, "fit: optimizer is <class .*, wanted an instance of Optimizer"),
-        ((model, optimizer, lr_scheduler.StepLR), KindError, "fit: schedule is <class"),
-        ((model, optimizer, lr_scheduler.StepLR(other, 3)), ShapeError, "fit: schedule belongs to another optimiser"),
-    ):
-        with pytest.raises(error, match=message):
-            fit(parts[0], data.Loader(images(), 4), parts[1], 1, schedule=parts[2])
 
 
 def test_a_loader_that_runs_dry():
@@ -241,8 +194,3 @@ def test_evaluate_by_hand_and_modes_restored():
     shares = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
     assert loss == pytest.approx(-np.log(shares[np.arange(10), dataset.labels]).mean(), rel=1e-5)
     assert accuracy == (scores.argmax(axis=1) == dataset.labels).mean()
-
-
-def test_evaluate_nothing():
-    with pytest.raises(ShapeError, match="loader has no images"):
-        evaluate(network(), [])

@@ -3,20 +3,17 @@
 import json
 import math
 from dataclasses import asdict
-from types import SimpleNamespace
 
 import numpy as np
 
-from minigrad import checkpoint, parallel
+from minigrad import checkpoint
 from minigrad.amp import GradScaler
-from minigrad.cli import trained as command
-from minigrad.cli.run import CONFIG, HISTOGRAMS, RESULT, Run
+from minigrad.cli.run import CONFIG, Run
 from minigrad.cli.settings import BY_DATA, Settings, UsageError
-from minigrad.core.errors import ShapeError
+from minigrad.core.errors import KindError, ShapeError
 from minigrad.data import Dataset, Loader
 from minigrad.device import generator
-from minigrad.report import sections
-from minigrad.train import Histograms, History
+from minigrad.train import History
 
 from . import mutations
 from .files import seal, stated, trained
@@ -55,7 +52,7 @@ def _history(folder):
             return
         history = History()
         history.load_state_dict(state)
-        assert len(history.to_jsonl().splitlines()) == len(history) and history.to_csv() and history._repr_html_()
+        assert len(history.to_jsonl().splitlines()) == len(history) and history._repr_html_()
         json.dumps(history.state_dict())
 
     return _bytes(_lived().state_dict(), History().state_dict()), read
@@ -64,7 +61,7 @@ def _history(folder):
 def _configuration(model):
     """What config.json says of a run of this model."""
     images = {"shape": (1, 8, 8), "classes": ("a", "b", "c"), "mean": (0.5,), "std": (0.25,)}
-    settings = Settings(**BY_DATA["digits"] | images | {"data": "digits", "model": model, "new_writers": False})
+    settings = Settings(**BY_DATA["digits"] | images | {"data": "digits", "model": model})
     return {"settings": asdict(settings), "command": ["minigrad", "train"], "ranks": 1}
 
 
@@ -84,54 +81,28 @@ def _config(folder):
 def _resume(folder):
     rng = np.random.default_rng(0)
     images = Dataset(rng.integers(0, 255, (10, 1, 2, 2), np.uint8), rng.integers(0, 2, 10), ("a", "b"), "noise")
-    parts = SimpleNamespace(loader=Loader(images, 4, True, 0), scaler=GradScaler())
-    parts.model, parts.optimizer, parts.schedule = trained()
-    run, world = Run(folder), parallel.init("local")
-    iterator = iter(parts.loader)
+    parts = dict(zip(("model", "optimizer", "schedule"), trained(), strict=True))
+    parts |= {"loader": Loader(images, 4, True, 0), "scaler": GradScaler()}
+    iterator = iter(parts["loader"])
     next(iterator)
-    run.save("last", parts, _lived(), world)
-    path = checkpoint.path_of(folder / "last", 1)
+    checkpoint.save(folder, **parts, history=_lived())
+    path = checkpoint.path_of(folder, 1)
 
     def read(data):
         seal(path, data)
         before = generator().get_state()
         try:
             history = History()
-            run.load(parts, history, 1, world)
-            json.dumps([history.state_dict(), parts.loader.state_dict(), generator().get_state()])
+            checkpoint.load(folder, **parts, history=history, generator=generator(), number=1)
+            json.dumps([history.state_dict(), parts["loader"].state_dict(), generator().get_state()])
         finally:
             generator().set_state(before)
 
     return [stated(path)], read
 
 
-def _results(folder):
-    model, config = trained()[0], _configuration("mlp")
-    edges = [[-1.0, 0.0, 1.0], [-2.0, 0.0, 2.0]]
-    histograms = {"0.weight": [[1, edges, [2, 4], None], [2, edges, [3, 3], [1, 5]]]}
-    result = {"new_writers": {"test_accuracy": 0.9, "test_loss": 0.5}}
-    run = Run(folder)
-
-    def read(data):
-        """All three files hold the part under their name; where it is none, all hold the bytes themselves."""
-        try:
-            parts = json.loads(data)
-            contents = {name: json.dumps(parts[name]).encode() for name in (CONFIG, RESULT, HISTOGRAMS)}
-        except (ValueError, RecursionError, KeyError, TypeError):
-            contents = dict.fromkeys((CONFIG, RESULT, HISTOGRAMS), data)
-        for name, content in contents.items():
-            (folder / name).write_bytes(content)
-        run.histograms(model, 2)
-        origin = command._origin(run, model)
-        sections.origin(SimpleNamespace(origin=origin))
-        Histograms(model).load_state_dict(run.read(HISTOGRAMS))
-
-    return _bytes({CONFIG: config, RESULT: result, HISTOGRAMS: histograms}), read
-
-
 STATES = [
     Target("history", _history, mutations.by_json, (ShapeError,)),
-    Target("config", _config, mutations.by_json, (UsageError, ShapeError)),
+    Target("config", _config, mutations.by_json, (UsageError, ShapeError, KindError)),
     Target("resume", _resume, mutations.by_json, (UsageError, checkpoint.CheckpointError)),
-    Target("results", _results, mutations.by_json, (ShapeError,)),
 ]

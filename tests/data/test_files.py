@@ -1,0 +1,175 @@
+"""The readers of IDX and CIFAR-10: what they read, and that a malformed file ends as a DataError that names it.
+
+The fuzzers of tests/reliability damage more.
+"""
+
+import gzip
+import io
+import struct
+import tarfile
+
+import numpy as np
+import pytest
+
+from minigrad.data import DataError, read_cifar10, read_idx
+from minigrad.data.formats import CIFAR10_RECORD, CIFAR10_TEST, CIFAR10_TRAIN
+from minigrad_kernels.errors import MinigradError
+
+
+def flipped(data, at):
+    changed = bytearray(data)
+    changed[at] ^= 0xFF
+    return bytes(changed)
+
+
+def refuses(read, path, content, reason):
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=reason) as caught:
+        read(path)
+    assert isinstance(caught.value, ValueError) and isinstance(caught.value, MinigradError)
+    assert str(caught.value).startswith(f"{read.__name__}: {path}: ")
+
+
+# ---- IDX -------------------------------------------------------------------------------------------------------------
+
+
+def header(*shape, code=0x08, rank=None):
+    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape) if rank is None else rank, *shape)
+
+
+GOOD = header(2, 3, 4) + bytes(range(24))
+LONG = gzip.compress(header(4000) + np.random.default_rng(0).bytes(4000), mtime=0)
+IDX_FAULTS = {
+    "empty file": (b"", "truncated"),
+    "half a dimension": (GOOD[:10], "truncated"),
+    "one element short": (GOOD[:-1], "truncated: 1 of"),
+    "one byte over": (GOOD + b"\x00", "goes on after the 24 bytes"),
+    "html page": (b"<!DOCTYPE html><html>", "starts with"),
+    "floats": (header(24, code=0x0D) + bytes(96), "starts with 0x00000d01, wanted 0x000008"),
+    "rank 0": (header(rank=0) + b"a", "starts with 0x00000800"),
+    "rank 255": (header(*[1] * 255) + b"a", "dimension"),
+    "zero beside huge": (header(0xFFFFFFFF, 0, 0xFFFFFFFF), "takes 0 bytes, wanted 1 to"),
+    "product wraps 64 bits to 0": (header(1 << 31, 1 << 31, 4), "wanted 1 to"),
+    "dimension too big": (flipped(GOOD, 7), "truncated"),
+    "gzip of nothing": (gzip.compress(b""), "truncated"),
+    "gzip magic only": (b"\x1f\x8b", "."),
+    "gzip truncated in data": (LONG[:-500], "."),
+    "gzip checksum wrong": (flipped(LONG, -6), "CRC"),
+    "gzip data flipped": (flipped(LONG, 2000), "."),
+    "gzip method unknown": (flipped(LONG, 2), "."),
+    "gzip bomb within its shape": (gzip.compress(header(1 << 29) + bytes(1 << 20)), "wanted 1 to"),
+    "gzip bomb after its shape": (gzip.compress(GOOD + bytes(1 << 22)), "goes on"),
+}
+
+
+@pytest.mark.parametrize("fault", IDX_FAULTS)
+def test_malformed_idx_is_a_data_error(fault, tmp_path):
+    refuses(read_idx, tmp_path / "file-idx", *IDX_FAULTS[fault])
+
+
+def test_what_is_no_file_is_a_data_error(tmp_path):
+    for read in (read_idx, read_cifar10):
+        for path in (tmp_path / "absent", tmp_path, "a\0b"):
+            with pytest.raises(DataError, match=read.__name__):
+                read(path)
+
+
+@pytest.mark.parametrize("shape", [(12,), (1, 3, 2, 2), (2,) * 8])
+def test_idx_of_any_shape(shape, tmp_path):
+    array = np.arange(np.prod(shape), dtype=np.uint8).reshape(shape)
+    content = header(*shape) + array.tobytes()
+    for packed in (content, gzip.compress(content)):
+        (tmp_path / "array").write_bytes(packed)
+        read = read_idx(str(tmp_path / "array"))
+        assert read.dtype == np.uint8 and read.flags.writeable
+        np.testing.assert_array_equal(read, array)
+
+
+# ---- CIFAR-10 --------------------------------------------------------------------------------------------------------
+
+
+def records(count, seed=0):
+    content = np.random.default_rng(seed).integers(0, 256, (count, CIFAR10_RECORD), np.uint8)
+    content[:, 0] %= 10
+    return content
+
+
+def archive(members):
+    """A tar of (name, content or TarInfo) pairs."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, content in members:
+            if isinstance(content, tarfile.TarInfo):
+                tar.addfile(content)
+            else:
+                member = tarfile.TarInfo(name)
+                member.size = len(content)
+                tar.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def special(name, kind, target=""):
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname = kind, target
+    return name, member
+
+
+def sized(value):
+    """The tar with another size in its first header, and the header's checksum made right again."""
+    changed = bytearray(TAR)
+    changed[124:136] = value.ljust(12, b"\0")
+    changed[148:156] = b" " * 8
+    changed[148:156] = b"%06o\0 " % sum(changed[:512])
+    return bytes(changed)
+
+
+ONE, TEST = CIFAR10_TRAIN[0], CIFAR10_TEST
+BATCH = records(3).tobytes()
+PAIR = [(ONE, BATCH), (TEST, BATCH)]
+TAR = archive(PAIR)
+TRUNCATED = "truncated|unexpected end|empty|does not hold"
+CIFAR_FAULTS = {
+    "no tar": (b"a" * 2000, "."),
+    "no training batch": (archive([(TEST, BATCH)]), "does not hold .*data_batch_1"),
+    "no test batch": (archive([(ONE, BATCH)]), "does not hold .*test_batch"),
+    "upward names": (archive([("../" + n, c) for n, c in PAIR]), "does not hold"),
+    "record cut": (archive([(ONE, BATCH[:-1]), (TEST, BATCH)]), "records of 3073 bytes"),
+    "empty batch": (archive([(ONE, b""), (TEST, BATCH)]), "has 0 bytes"),
+    "label 255": (archive([(ONE, b"\xff" * CIFAR10_RECORD), (TEST, BATCH)]), "has label 255, wanted 0 to 9"),
+    "symbolic link": (archive([special(ONE, tarfile.SYMTYPE, "/etc/passwd"), PAIR[1]]), "wanted a regular file"),
+    "hard link": (archive([PAIR[1], special(ONE, tarfile.LNKTYPE, TEST)]), "wanted a regular file"),
+    "device": (archive([special(ONE, tarfile.CHRTYPE), PAIR[1]]), "wanted a regular file"),
+    "header checksum wrong": (flipped(TAR, 150), "."),
+    "truncated in header": (TAR[:300], TRUNCATED),
+    "truncated in batch": (TAR[:4000], TRUNCATED),
+    "size too many records": (sized(b"%011o" % (CIFAR10_RECORD * 100_000)), "307300000 bytes, wanted"),
+    "size not octal": (sized(b"99999999999"), "."),
+    "size negative": (sized(b"\xff" * 10 + b"\xfe\x00"), "."),
+}
+
+
+@pytest.mark.parametrize("fault", CIFAR_FAULTS)
+def test_malformed_cifar_is_a_data_error(fault, tmp_path):
+    content, reason = CIFAR_FAULTS[fault]
+    for packed in (content, gzip.compress(content)):
+        refuses(read_cifar10, tmp_path / "cifar.tar.gz", packed, reason)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["cifar.tar.gz"]
+
+
+def test_cifar_reads_batches_in_their_order(tmp_path):
+    batches = {name: records(seed + 1, seed) for seed, name in enumerate(CIFAR10_TRAIN)}
+    test, path = records(4, seed=9), tmp_path / "cifar.tar.gz"
+    order = [CIFAR10_TRAIN[i] for i in (3, 0, 4, 2, 1)]
+    members = [("cifar-10-batches-bin/readme.html", b"<html>"), special("cifar-10-batches-bin", tarfile.DIRTYPE)]
+    members += [(TEST, test.tobytes()), *((name, batches[name].tobytes()) for name in order)]
+    path.write_bytes(gzip.compress(archive(members)))
+    (images, labels), (test_images, test_labels) = read_cifar10(path)
+    whole = np.concatenate([batches[name] for name in CIFAR10_TRAIN])
+    np.testing.assert_array_equal(labels, whole[:, 0])
+    np.testing.assert_array_equal(images.reshape(15, -1), whole[:, 1:])
+    np.testing.assert_array_equal(test_labels, test[:, 0])
+    assert images.shape == (15, 3, 32, 32) and test_images.shape == (4, 3, 32, 32)
+    assert images[0, 1, 2, 3] == whole[0, 1 + 1024 + 2 * 32 + 3]  # red, green and blue planes, row by row
+    path.write_bytes(flipped(path.read_bytes(), -6))
+    with pytest.raises(DataError, match="CRC"):
+        read_cifar10(path)
