@@ -9,7 +9,6 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
         Derivatives", chapter 3
 """
 
-import contextlib
 import itertools
 import operator
 from typing import NamedTuple
@@ -31,12 +30,6 @@ _count = itertools.count()
 def now():
     """A number above the order of all nodes so far, and below that of later ones."""
     return next(_count)
-
-
-class Later(dict):
-    """What a node may have instead of the values that it keeps: restore() gives the node a dictionary of them."""
-
-    __slots__ = ()
 
 
 class Edge(NamedTuple):
@@ -84,7 +77,7 @@ class Node:
 
         incoming    one gradient per output, None where none arrived
         """
-        while self.kept.__class__ is not dict:
+        while self.kept.__class__ is not dict:  # recompute puts a dictionary there that makes the values again
             self.kept.restore()
         if self.fast and not create_graph and incoming[0] is not None:
             return self._gradients_at_once(incoming, wanted)
@@ -129,17 +122,14 @@ class Node:
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
-        if self.freed or any([version[0] != number for _, version, number in self.versions]):
-            self._refuse()
-
-    def _refuse(self):
         name = self.primitive.name
         if self.freed:
             hint = "pass retain_graph=True to the earlier one"
             raise StateError(f"{name}: backward through a graph that was freed by an earlier backward; {hint}")
-        argument, version, number = next(one for one in self.versions if one[1][0] != one[2])
-        found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
-        raise StateError(f"{name}: {found}; call backward before the optimiser's step")
+        for argument, version, number in self.versions:
+            if version[0] != number:
+                found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
+                raise StateError(f"{name}: {found}; call backward before the optimiser's step")
 
     def free(self):
         """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
@@ -215,13 +205,10 @@ def backward(tensor, gradient, retain_graph, create_graph):
                 hook(leaf)
 
     functions = []
-    token = _at_end.variable.set(functions)
-    try:
+    with _at_end.setting(functions):
         _walk([(tensor, first)], finish, retain_graph, create_graph)
         for function in functions:
             function()
-    finally:
-        _at_end.variable.reset(token)
 
 
 _at_end = Mode("at_end", None)
@@ -274,15 +261,10 @@ def _first_gradient(op, tensor, gradient):
     if not tensor_of(op, "an output", tensor).requires_grad:
         hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
-    if gradient is not None:
-        return _given(op, tensor, gradient)
-    if tensor.array.size != 1:
-        raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-    return Tensor.made(device.one_like(tensor.array))
-
-
-def _given(op, tensor, gradient):
-    """The gradient of an output that the user gives, after a look at it."""
+    if gradient is None:
+        if tensor.array.size != 1:
+            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
+        return Tensor.made(device.one_like(tensor.array))
     if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
@@ -301,20 +283,12 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     nodes, uses = _reachable([tensor.target for tensor, _ in roots], inputs)
     going = _Pass(finish, retain_graph, create_graph, inputs, uses)
     visit = watched("backward")(going.visit) if watchers() else going.visit
-    recorded = recording.variable.set(create_graph)
-    tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
-    try:
-        with part("pass", going) if watchers() else _unwatched:
-            going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
-            going.count([edge_to("", None, tensor) for tensor, _ in roots])
-            while nodes:
-                visit(*nodes.pop())
-    finally:
-        stack.variable.reset(tools)
-        recording.variable.reset(recorded)
-
-
-_unwatched = contextlib.nullcontext()
+    tools = tuple([one for one in interceptors() if not one.forward_only])
+    with recording.setting(create_graph), stack.setting(tools), part("pass", going):
+        going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
+        going.count([edge_to("", None, tensor) for tensor, _ in roots])
+        while nodes:
+            visit(*nodes.pop())
 
 
 def _reachable(roots, inputs):
