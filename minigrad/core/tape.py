@@ -9,6 +9,7 @@ Source  Linnainmaa 1976, "Taylor expansion of the accumulated rounding error"; G
         Derivatives", chapter 3
 """
 
+import contextlib
 import itertools
 import operator
 from typing import NamedTuple
@@ -84,12 +85,12 @@ class Node:
         return self._gradients_by_rules(incoming, wanted)
 
     def _gradients_by_rules(self, incoming, wanted):
-        primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
-        held = {id(version) for _, version, _ in self.versions}  # of memory that others hold
+        primitive, values = self.primitive, self.kept | {"g": incoming[0]}
+        held = [id(version) for _, version, _ in self.versions]  # of memory that others hold
         for output, name in enumerate(primitive.outputs):
             gradient = values[primitive.incoming[output]] = incoming[output]
             if gradient is not None:
-                held.add(id(gradient.version))
+                held.append(id(gradient.version))
             if name in values:  # kept as an array, so that there is no reference cycle
                 target = None if name in primitive.fixed else Target(self, output)
                 values[name] = Tensor.made(values[name], target, self.outputs[output][2])
@@ -205,10 +206,13 @@ def backward(tensor, gradient, retain_graph, create_graph):
                 hook(leaf)
 
     functions = []
-    with _at_end.setting(functions):
+    token = _at_end.variable.set(functions)
+    try:
         _walk([(tensor, first)], finish, retain_graph, create_graph)
         for function in functions:
             function()
+    finally:
+        _at_end.variable.reset(token)
 
 
 _at_end = Mode("at_end", None)
@@ -283,12 +287,17 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     nodes, uses = _reachable([tensor.target for tensor, _ in roots], inputs)
     going = _Pass(finish, retain_graph, create_graph, inputs, uses)
     visit = watched("backward")(going.visit) if watchers() else going.visit
-    tools = tuple([one for one in interceptors() if not one.forward_only])
-    with recording.setting(create_graph), stack.setting(tools), part("pass", going):
-        going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
-        going.count([edge_to("", None, tensor) for tensor, _ in roots])
-        while nodes:
-            visit(*nodes.pop())
+    recorded = recording.variable.set(create_graph)
+    tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
+    try:
+        with part("pass", going) if watchers() else contextlib.nullcontext():
+            going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
+            going.count([edge_to("", None, tensor) for tensor, _ in roots])
+            while nodes:
+                visit(*nodes.pop())
+    finally:
+        stack.variable.reset(tools)
+        recording.variable.reset(recorded)
 
 
 def _reachable(roots, inputs):
