@@ -146,7 +146,7 @@ class Tensor(Methods):
             raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
         requires_grad = flag_of("requires_grad_", "requires_grad", requires_grad)
         if requires_grad and not device.is_floating(self.dtype):
-            raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
+            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.dtype}")
         self._requires_grad = requires_grad
         if requires_grad and self.target is None:
             self.target = Target(Leaf(self), 0)
