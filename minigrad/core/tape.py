@@ -123,14 +123,13 @@ class Node:
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
-        name = self.primitive.name
         if self.freed:
-            hint = "pass retain_graph=True to the earlier one"
-            raise StateError(f"{name}: backward through a graph that was freed by an earlier backward; {hint}")
+            found = "backward through a graph that was freed by an earlier backward"
+            raise StateError(f"{self.primitive.name}: {found}; pass retain_graph=True to the earlier one")
         for argument, version, number in self.versions:
             if version[0] != number:
                 found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
-                raise StateError(f"{name}: {found}; call backward before the optimiser's step")
+                raise StateError(f"{self.primitive.name}: {found}; call backward before the optimiser's step")
 
     def free(self):
         """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.

@@ -20,6 +20,7 @@ A place is an object that says what differs between devices:
     block           array -> the Block of memory in which it lies
     captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
     measured        whether work there runs beside the host, so that its time is measured by marks
+    range           name -> a context that NVIDIA's profilers show by this name; of GPUs alone
     mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
 Everything above this package asks an array for its place, never for its library.
