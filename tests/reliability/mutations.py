@@ -45,10 +45,8 @@ from results import store  # noqa: E402
 
 sys.path.remove(str(HERE))
 
-ENGINE = (
-    "test_engine test_engine_edges test_primitive test_tensor test_check test_shape test_recompute test_ops_edges "
-    "test_dlpack test_create"
-)
+ENGINE = "core/test_tape core/test_primitive core/test_tensor core/test_check core/test_recompute core/test_create "
+ENGINE += "core/test_interceptors device/test_dlpack"
 LOSS = "test_losses test_ops test_types_halves oracles/test_ops_torch oracles/test_elementwise_torch"
 KERNELS = "test_kernels_optimizer test_kernels_optimizer_plan test_optim test_optim_clip test_optim_scaled"
 OPTIM = f"{KERNELS} test_optim_edges test_optim_steady test_optim_plateau test_optim_muon test_optim_cuda "
@@ -60,7 +58,7 @@ TESTS = {  # the tests of each subject: fast ones, none that start processes or 
     "minigrad/ops/loss.py": f"{LOSS} {SURFACE}",
     "minigrad/*": f"{ENGINE} {SURFACE}",
 }
-FILES = "tensor primitive node engine modes check anomaly".split()
+FILES = "core/tensor core/primitive core/tape core/modes core/check anomaly".split()
 COMPILED = "optimizer/cpu.py"  # Numba compiles it: no line of it is seen to run, no function can get other code
 ROWS = "loss", "entropy", "similarity", "distance", "kl_div"  # of the rows of all ops
 OPTIONS = "-q", "-s", "-p", "no:cacheprovider"
