@@ -17,20 +17,17 @@ UPDATES = {  # {what is written: the same in NumPy, None where it is the same te
     "x += y": None,
     "x -= 0.1 * y": "x -= np.float32(0.1) * y",
     "x *= y[0]": None,
-    "x /= 3": None,
     "x **= 2": None,
     "x @= x.T @ x": "x[...] = x @ (x.T @ x)",
     "x.add_(y)": "x += y",
     "x.add_(y, alpha=0.5)": "x += np.float32(0.5) * y",
     "x.sub_(y[:, :1], alpha=-2)": "x -= -2 * y[:, :1]",
     "x.mul_(0.9).add_(y)": "x[...] = x * np.float32(0.9) + y",
-    "x.div_(y)": "x /= y",
     "x.div_(y, rounding_mode='floor')": "x //= y",
     "x.clamp_(-0.5, 0.5)": "x[...] = x.clip(-0.5, 0.5)",
     "x.zero_()": "x[...] = 0",
     "x.fill_(3)": "x[...] = 3",
     "x.copy_(y[1])": "x[...] = y[1]",
-    "x[0] = 5": None,
     "x[1, 2] = y[0, 0]": None,
     "x[:, 1:3] = y[:, 2:]": None,
     "x[..., -1] = y[..., 0]": None,
@@ -39,7 +36,6 @@ UPDATES = {  # {what is written: the same in NumPy, None where it is the same te
     "x[:, [0, 3]] = y[:, :2]": None,
     "x[y[:, 0] > 9] *= 2": None,
     "x[y[:, 1] > 0] *= 2": None,
-    "x[0, 1] += 1": None,
     "x[1:] = x[:-1]": None,
 }
 
@@ -80,12 +76,9 @@ def test_an_update_is_that_of_numpy(text):
 
 
 REFUSED = {  # {what is refused: the error and its words}
-    "w += 1": (RuntimeError, "iadd: input is a leaf that requires a gradient; put the update under `with no_grad"),
-    "w -= 0.1 * x": (RuntimeError, "isub: input is a leaf .*or use an optimiser"),
+    "w += 1": (RuntimeError, "iadd: input is a leaf .*; put the update under `with no_grad.*or use an optimiser"),
     "w[0] = 1": (RuntimeError, "setitem: input is a leaf that requires a gradient"),
-    "w.normal_()": (RuntimeError, "normal_: input is a leaf that requires a gradient"),
     "y.add_(1)": (RuntimeError, "add_: input was made by mul, whose backward may need it; make a new Tensor, as by x"),
-    "y[0] = 1": (RuntimeError, "setitem: input was made by mul"),
     "x.add_(w)": (RuntimeError, "add_: other requires a gradient, which would be lost"),
     "x[0] = w[0]": (RuntimeError, "setitem: other requires a gradient, which would be lost"),
     "x.expand(2, 3, 4).add_(1)": (RuntimeError, "add_: the memory of input is read-only, or stands for several"),
@@ -95,7 +88,6 @@ REFUSED = {  # {what is refused: the error and its words}
     "i += 0.5": (TypeError, "iadd: input has elements int64, the result would have float32; convert before"),
     "i.bool().add_(1)": (TypeError, "add_: input has elements bool, the result would have int64"),
     "i.fill_(1.5)": (TypeError, "fill_: val is 1.5, wanted a number that int64 can hold"),
-    "i[0] = 1.5": (TypeError, "setitem: value is 1.5, wanted a number that int64 can hold"),
     "i[0] = x[0, 0]": (TypeError, "setitem: input has elements int64, the result would have float32"),
     "x[3] = 1": (IndexError, "out of bounds"),
     "x[[3]] = 1": (IndexError, "setitem: the indices run from 3 to 3"),
@@ -182,25 +174,6 @@ def test_data_is_a_tensor_on_the_same_memory():
             assert w.item() == 3 * wanted[0, 0] and w.shape == () and w.requires_grad and w.device == place
 
 
-def test_training_by_hand_gives_the_bits_of_sgd():
-    found = []
-    for by_hand in (True, False):
-        w, b = leaf(X[:, :1]), leaf(np.zeros(1, np.float32))
-        optimizer = optim.SGD([w, b], lr=0.1)
-        for _ in range(5):
-            ((Tensor(Y.T) @ w + b - 1) ** 2).mean().backward()
-            if by_hand:
-                with no_grad():
-                    for p in (w, b):
-                        p -= 0.1 * p.grad
-                        p.grad.zero_()
-            else:
-                optimizer.step()
-                optimizer.zero_grad()
-        found.append(w.array.tobytes() + b.array.tobytes())
-    assert found[0] == found[1]
-
-
 class Momentum(Optimizer):
     """As one would write it for PyTorch."""
 
@@ -211,29 +184,27 @@ class Momentum(Optimizer):
     def step(self, closure=None):
         for group in self.param_groups:
             for p in group["params"]:
-                if p.grad is None:
-                    continue
                 state = self.state[p]
                 if len(state) == 0:
-                    state["step"] = 0
-                    state["buffer"] = minigrad.zeros_like(p)
+                    state["step"], state["buffer"] = 0, minigrad.zeros_like(p)
                 state["step"] += 1
                 state["buffer"].mul_(group["momentum"]).add_(p.grad)
                 p.data.add_(state["buffer"], alpha=-group["lr"])
 
 
 def test_an_optimiser_of_ones_own_needs_a_step_alone(tmp_path):
+    def parts(kind, lr):
+        model = nn.Linear(4, 2)
+        optimizer = kind(model.parameters(), lr=lr, momentum=0.9)
+        return model, optimizer, optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
     def trained(kind, cut=None):
         minigrad.manual_seed(1)
-        model = nn.Linear(4, 2)
-        optimizer = kind(model.parameters(), lr=0.1, momentum=0.9)
-        schedule = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        model, optimizer, schedule = parts(kind, 0.1)
         for count in range(6):
             if count == cut:
                 checkpoint.save(tmp_path, model, optimizer, schedule)
-                model = nn.Linear(4, 2)
-                optimizer = kind(model.parameters(), lr=0.7, momentum=0.9)
-                schedule = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+                model, optimizer, schedule = parts(kind, 0.7)
                 checkpoint.load(tmp_path, model, optimizer, schedule)
             optimizer.zero_grad(set_to_none=count % 2 == 0)
             (model(Tensor(X)) ** 2).mean().backward()
