@@ -99,6 +99,7 @@ def lowest_rungs(machine, dtype):
     return {launch.name for launch in machine.launches if "plain" in launch.name or "tiled" in launch.name}
 
 
+@pytest.mark.deep
 def test_a_step_on_a_gpu_calls_no_library_and_no_rung_below_the_default(machine):
     assert not lowest_rungs(machine, "float32")
     assert not machine.library
