@@ -6,9 +6,11 @@ Work on arrays of a GPU goes to the current stream of this thread. Memory, copie
 import contextlib
 
 from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels.toolchain.watch import watching
 
 from . import device as devices
-from .device import emit_nvtx, gpu_name, memory_statistics
+from .core.interceptors import Interceptor, proceed
+from .device import gpu_name, memory_statistics
 
 __all__ = [
     "current_device", "device_count", "emit_nvtx", "get_device_name", "is_available", "mem_get_info",
@@ -83,4 +85,33 @@ def stream(stream):
     if not hasattr(stream, "device_id"):
         raise KindError(f"cuda.stream: stream is a {type(stream).__name__}, wanted a Stream: minigrad.cuda.Stream()")
     with devices.place(f"cuda:{stream.device_id}").active(), stream:
+        yield
+
+
+# ---- ranges for NVIDIA's profilers -----------------------------------------------------------------------------------
+
+
+class _Ranges(Interceptor):
+    def apply(self, primitive, values, below):
+        with devices.place("cuda").range(primitive.name):
+            return proceed(below, primitive, values)
+
+
+def _range(kind, subject):
+    """The range of a part that is no op: see minigrad_kernels/toolchain/watch.py."""
+    if kind == "module":
+        return devices.place("cuda").range(type(subject).__name__)
+    if kind == "backward":
+        return devices.place("cuda").range(f"{subject.primitive.name}.backward")
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def emit_nvtx():
+    """Inside, each op, its gradients and each layer is a named range (NVTX) that NVIDIA's profilers show.
+
+    Errors  RuntimeError where no GPU can be used
+    """
+    devices.place("cuda")
+    with _Ranges(), watching(_range):
         yield

@@ -17,7 +17,6 @@ from minigrad_kernels.errors import KindError, StateError
 from . import fusion
 from .core.interceptors import Interceptor, proceed
 from .core.modes import repeating
-from .core.tape import Later
 from .core.tensor import Leaf, Target, Tensor
 from .device import random
 from .ops.autocast import rounding_anew
@@ -61,8 +60,8 @@ def _moved(value, first):
     return tuple([_moved(one, first) for one in value]) if type(value) is tuple else value
 
 
-class _Forgotten(Later):
-    """Where a node finds what it keeps: in the operation number `index` of a part."""
+class _Forgotten(dict):
+    """What a node has instead of the values that it keeps; restore() gives it those of operation `index` of a part."""
 
     __slots__ = ("index", "part")
 

@@ -1,6 +1,7 @@
 """What every file, op and kernel of the project has promised: imports, docstrings, sizes, signatures."""
 
 import ast
+import functools
 import importlib
 import inspect
 import pkgutil
@@ -24,20 +25,25 @@ from tests.kernels.cases import all_cases
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = {"minigrad": REPOSITORY / "minigrad", "minigrad_kernels": REPOSITORY / "kernels" / "minigrad_kernels"}
 SOURCES = [path for folder in PACKAGES.values() for path in sorted(folder.rglob("*.py"))]
-FAMILIES = """
-    augment bias conv2d elementwise matmul norm optimizer pool2d scatter softmax transpose
-""".split()
+FAMILIES = sorted(
+    {info.name for info in pkgutil.iter_modules(minigrad_kernels.__path__) if info.ispkg} - {"interpreter", "toolchain"}
+)
 
 
 def relative(path):
     return path.relative_to(REPOSITORY).as_posix()
 
 
+@functools.cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def imports(path):
     """The absolute names of the modules that a file imports, wherever it does."""
     package = path.relative_to(REPOSITORY if path.is_relative_to(PACKAGES["minigrad"]) else REPOSITORY / "kernels")
     parts, found = list(package.parts[:-1]), set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -67,17 +73,15 @@ LAYERS = {  # what the files of a folder may import of minigrad
 }
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_imports_keep_to_their_layer(path):
-    for name in imports(path):
-        if relative(path).startswith("kernels/"):
-            assert not belongs(name, "minigrad"), f"{name}: kernels know no tensors"
-        for package, doors in ALLOWED.items():
-            if belongs(name, package):
-                assert relative(path).startswith(doors), f"{name} may be imported in {doors} alone"
-        for folder, allowed in LAYERS.items():
-            if relative(path).startswith(folder) and belongs(name, "minigrad") and name != "minigrad":
-                assert any(belongs(name, package) for package in allowed), f"{name} lies above {folder}"
+def test_imports_keep_to_their_layer():
+    found = [(relative(path), name) for path in SOURCES for name in imports(path)]
+    wrong = [pair for pair in found if pair[0].startswith("kernels/") and belongs(pair[1], "minigrad")]
+    for package, doors in ALLOWED.items():
+        wrong += [pair for pair in found if belongs(pair[1], package) and not pair[0].startswith(doors)]
+    for folder, allowed in LAYERS.items():
+        inside = [pair for pair in found if pair[0].startswith(folder) and pair[1].startswith("minigrad.")]
+        wrong += [pair for pair in inside if not any(belongs(pair[1], package) for package in allowed)]
+    assert not wrong, f"kernels know no tensors, packages have their doors, layers nothing of those above: {wrong}"
 
 
 def test_import_is_light():
@@ -92,15 +96,14 @@ def test_import_is_light():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-# ---- sizes -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_files_say_what_they_are(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), "a file begins with a docstring"
-
-
 # ---- docstrings ------------------------------------------------------------------------------------------------------
+
+
+def test_files_and_public_names_say_what_they_are():
+    silent = [relative(path) for path in SOURCES if not ast.get_docstring(tree(path))]
+    names = sorted({*minigrad.__all__} - {"bfloat16"})  # ml_dtypes' type has none
+    assert not silent + [name for name in names if not getattr(getattr(minigrad, name), "__doc__", None)]
+
 
 HEADS = ["Math", "Grads", "Shapes", "Types", "Errors", "Source"]
 
@@ -114,21 +117,17 @@ def home(op):
     return sys.modules[inspect.unwrap(op).__module__]
 
 
-@pytest.mark.parametrize("name", ops.__all__)
-def test_ops_state_their_mathematics(name):
-    op = getattr(ops, name)
-    own, shared = heads(op.__doc__), heads(home(op).__doc__)
-    for head in ("Math", "Grads", "Shapes"):
-        assert head in own, f"{name} does not state its {head}"
-    for head in ("Types", "Errors", "Source"):
-        assert head in own or head in shared, f"neither {name} nor the head of its file states {head}"
-    assert own == sorted(own, key=HEADS.index), f"{name}: the heads come in the order {HEADS}"
-    assert op.__doc__.strip().splitlines()[0].endswith((".", "row.")), f"{name}: the first line is a sentence"
-
-
-@pytest.mark.parametrize("name", sorted({*minigrad.__all__} - {"bfloat16"}))  # ml_dtypes' type has none
-def test_public_names_have_docstrings(name):
-    assert getattr(getattr(minigrad, name), "__doc__", None)
+def test_ops_state_their_mathematics():
+    """Math, Grads and Shapes themselves, the other heads themselves or by the head of their file; in one order."""
+    wrong = []
+    for name in ops.__all__:
+        op = getattr(ops, name)
+        own, shared = heads(op.__doc__), heads(home(op).__doc__)
+        wrong += [(name, head) for head in HEADS[:3] if head not in own]
+        wrong += [(name, head) for head in HEADS[3:] if head not in own + shared]
+        if own != sorted(own, key=HEADS.index) or not op.__doc__.strip().splitlines()[0].endswith("."):
+            wrong.append((name, "the order of the heads, or a sentence first"))
+    assert not wrong
 
 
 # ---- ops -------------------------------------------------------------------------------------------------------------
@@ -143,37 +142,21 @@ def primitives():
     return found
 
 
-INNER = {
-    "average_over",
-    "cast",
-    "hardtanh_grad",
-    "move",
-    "pick",
-    "product",
-    "put",
-    "relu_grad",
-    "leaky_relu_grad",
-}  # for other ops
+INNER = set("average_over cast hardtanh_grad leaky_relu_grad move pick product put relu_grad".split())  # for other ops
+SETTINGS = """
+    axes axis ceil_mode columns correction delta diagonal dilation dim dims dtype eps geometry groups
+    ignore_index input_shape keepdim key mean momentum name nan_wins order p padding parts place reverse rows
+    shape shifts stride value weight_shape widths windows
+""".split()  # scalars are known by their names
 
 
-def test_primitives_are_public_or_begin_with_an_underscore():
-    inner = {name for name in primitives() if name.startswith("_") or name.endswith("_op")}
-    forgotten = primitives().keys() - inner - set(ops.__all__) - INNER
-    assert not forgotten, f"primitives that the __all__ of their file does not name: {forgotten}"
-
-
-@pytest.mark.parametrize("name", sorted(primitives()))
-def test_arguments_have_a_rule_or_are_fixed(name):
-    """An array argument without a rule would lose its gradient silently; scalars are known by their names."""
-    primitive = primitives()[name]
-    settings = """
-        axes axis ceil_mode columns correction delta diagonal dilation dim dims dtype eps geometry groups
-        ignore_index input_shape keepdim key mean momentum name nan_wins order p padding parts place reverse rows
-        shape shifts stride value weight_shape widths windows
-    """.split()
-    for argument in primitive.names:
-        known = argument in primitive.rules or argument in primitive.fixed or argument in settings
-        assert known, f"{name}: {argument} has neither a rule nor stands in fixed="
+def test_primitives_are_public_and_lose_no_gradient():
+    """Or begin with an underscore; an array argument without a rule, which is not fixed, would lose it silently."""
+    found = primitives()
+    inner = {name for name in found if name.startswith("_") or name.endswith("_op")}
+    assert not found.keys() - inner - {*ops.__all__} - INNER, "primitives that the __all__ of their file does not name"
+    for name, primitive in found.items():
+        assert not {*primitive.names} - primitive.rules.keys() - primitive.fixed - {*SETTINGS}, name
 
 
 def test_the_face_for_type_checkers_is_that_of_the_methods():
@@ -187,11 +170,6 @@ def test_the_face_for_type_checkers_is_that_of_the_methods():
 
 def module(family, part):
     return importlib.import_module(f"minigrad_kernels.{family}.{part}" if part else f"minigrad_kernels.{family}")
-
-
-def test_every_family_is_listed():
-    folders = {info.name for info in pkgutil.iter_modules(minigrad_kernels.__path__) if info.ispkg}
-    assert folders - {"interpreter", "toolchain"} == set(FAMILIES)
 
 
 HELPERS = {"adaptive_windows", "average_windows", "check_windows", "output_shape", "position_type", "workspace"}
@@ -240,21 +218,15 @@ def test_kernels_of_all_devices_take_the_same_arguments(family):
     assert there
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_families_have_cases_for_every_launcher(family):
-    if family == "optimizer":  # which takes lists
-        text = (REPOSITORY / "tests" / "kernels" / "test_optimizer.py").read_text()
-        covered = {name for name in launchers(family) if re.search(rf"\b{name}\b", text)}
-    else:
-        covered = {case.function for case in all_cases() if case.family == family}
-    assert launchers(family).keys() - HELPERS <= covered
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_launcher_takes_16_bits(family):
-    for name, launcher in launchers(family).items():
-        if name not in HELPERS:
-            assert any(array.dtype == "float" for _, _, array in launcher.contract.arrays), f"{family}.{name}"
+def test_launchers_have_cases_and_take_16_bits():
+    covered = {(case.family, case.function) for case in all_cases()}
+    text = (REPOSITORY / "tests" / "kernels" / "test_optimizer.py").read_text()  # whose launchers take lists
+    for family in FAMILIES:
+        for name, launcher in launchers(family).items():
+            if name not in HELPERS:
+                tested = re.search(rf"\b{name}\b", text) if family == "optimizer" else (family, name) in covered
+                assert tested, f"{family}.{name} has no case"
+                assert any(array.dtype == "float" for _, _, array in launcher.contract.arrays), f"{family}.{name}"
 
 
 FORBIDDEN = "matmul dot tensordot einsum inner vdot convolve correlate"

@@ -50,7 +50,7 @@ class Primitive:
         places = {"shape": [f"{name}_shape" for name in self.names], "output": self.outputs, "argument": self.names}
         self.places = {name: (name, kind, i) for kind, names in places.items() for i, name in enumerate(names)}
         self.rest = {} if self.starred else self._defaults()
-        self.rules, self.wants, self.asked = {}, {}, {}
+        self.rules, self.wants = {}, {}
         self.fast, self.fast_wants, self.fast_kept = None, (), frozenset()
         self.single = len(self.outputs) == 1
         self.needs = functools.cache(self._needs)
@@ -97,8 +97,6 @@ class Primitive:
                 may = ", ".join(sorted(known))
                 raise KindError(f"{self.name}: the rule of {argument} asks for {unknown}, it may ask for {may}")
             self.rules[argument], self.wants[argument] = rule, wants
-            outputs = {"g": 0} | {name: output for output, name in enumerate(self.incoming)}
-            self.asked[argument] = [(want, outputs[want]) for want in wants if want in outputs]
         self.needs.cache_clear()
 
     def fast_grads(self, function):
@@ -127,18 +125,17 @@ class Primitive:
 
     def call_rule(self, name, values, outputs):
         """The gradient of an argument by its rule; None if nothing arrived at the outputs that the rule asks."""
-        if not self.single and not self._completed(name, values, outputs):
-            return None
-        return self.rules[name](*[values[want] for want in self.wants[name]])
-
-    def _completed(self, name, values, outputs):
-        """Put zeros among the values where a rule asks for a gradient that did not arrive; whether any did arrive."""
-        there = [values[want] for want, _ in self.asked[name] if values[want] is not None]
-        for want, output in self.asked[name] if there else ():
-            if values[want] is None:  # a symbolic zero: no memory behind it
-                shape, dtype, _ = outputs[output]
-                values[want] = made(device.zeros((), dtype, like=there[0].array)).expand(shape)
-        return bool(there)
+        wants = self.wants[name]
+        if not self.single:
+            asked = [want for want in wants if want == "g" or want in self.incoming]
+            arrived = [values[want] for want in asked if values[want] is not None]
+            if not arrived:
+                return None
+            for want in asked:
+                if values[want] is None:  # a symbolic zero: no memory behind it
+                    shape, dtype, _ = outputs[0 if want == "g" else self.incoming.index(want)]
+                    values[want] = made(device.zeros((), dtype, like=arrived[0].array)).expand(shape)
+        return self.rules[name](*[values[want] for want in wants])
 
     def call_fast(self, values):
         """{argument: gradient as an array} from values of which the first gradient, g, has arrived."""
@@ -146,7 +143,7 @@ class Primitive:
         g = values["g"].array
         if g.__class__ is ndarray:
             return self.fast(*arrays)
-        with device.place_of(g).active(f"{self.name}.backward", arrays):
+        with device.place_of(g).active(arrays):
             return self.fast(*arrays)
 
     def __get__(self, tensor, owner=None):
@@ -167,7 +164,7 @@ class Primitive:
         """The arrays that the function gives for these arguments, one for each output."""
         try:
             if away:
-                with self._common_place(values, arrays).active(self.name, arrays):
+                with self._common_place(values, arrays).active(arrays):
                     result = self.computed(*arrays)
             else:
                 result = self.computed(*arrays)

@@ -33,12 +33,6 @@ def now():
     return next(_count)
 
 
-class Later(dict):
-    """What a node may have instead of the values that it keeps: restore() gives the node a dictionary of them."""
-
-    __slots__ = ()
-
-
 class Edge(NamedTuple):
     """What a node knows of an argument that needs a gradient, and where this gradient goes.
 
@@ -84,19 +78,19 @@ class Node:
 
         incoming    one gradient per output, None where none arrived
         """
-        while self.kept.__class__ is not dict:
+        while self.kept.__class__ is not dict:  # recompute puts a dictionary there that makes the values again
             self.kept.restore()
         if self.fast and not create_graph and incoming[0] is not None:
             return self._gradients_at_once(incoming, wanted)
         return self._gradients_by_rules(incoming, wanted)
 
     def _gradients_by_rules(self, incoming, wanted):
-        primitive, values = self.primitive, {**self.kept, "g": incoming[0]}
-        held = {id(version) for _, version, _ in self.versions}  # of memory that others hold
+        primitive, values = self.primitive, self.kept | {"g": incoming[0]}
+        held = [id(version) for _, version, _ in self.versions]  # of memory that others hold
         for output, name in enumerate(primitive.outputs):
             gradient = values[primitive.incoming[output]] = incoming[output]
             if gradient is not None:
-                held.add(id(gradient.version))
+                held.append(id(gradient.version))
             if name in values:  # kept as an array, so that there is no reference cycle
                 target = None if name in primitive.fixed else Target(self, output)
                 values[name] = Tensor.made(values[name], target, self.outputs[output][2])
@@ -129,17 +123,13 @@ class Node:
 
     def check(self):
         """Refuse to go backward through a freed node or through a value that has changed since."""
-        if self.freed or any([version[0] != number for _, version, number in self.versions]):
-            self._refuse()
-
-    def _refuse(self):
-        name = self.primitive.name
         if self.freed:
-            hint = "pass retain_graph=True to the earlier one"
-            raise StateError(f"{name}: backward through a graph that was freed by an earlier backward; {hint}")
-        argument, version, number = next(one for one in self.versions if one[1][0] != one[2])
-        found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
-        raise StateError(f"{name}: {found}; call backward before the optimiser's step")
+            found = "backward through a graph that was freed by an earlier backward"
+            raise StateError(f"{self.primitive.name}: {found}; pass retain_graph=True to the earlier one")
+        for argument, version, number in self.versions:
+            if version[0] != number:
+                found = f"{argument} was changed after it was used (version {version[0]}, recorded {number})"
+                raise StateError(f"{self.primitive.name}: {found}; call backward before the optimiser's step")
 
     def free(self):
         """Let go of the values; the edges stay, so that a later backward knows which nodes it would need.
@@ -274,15 +264,10 @@ def _first_gradient(op, tensor, gradient):
     if not tensor_of(op, "an output", tensor).requires_grad:
         hint = "make what you differentiate by with requires_grad=True, and compute the loss outside of no_grad()"
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
-    if gradient is not None:
-        return _given(op, tensor, gradient)
-    if tensor.array.size != 1:
-        raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-    return Tensor.made(device.one_like(tensor.array))
-
-
-def _given(op, tensor, gradient):
-    """The gradient of an output that the user gives, after a look at it."""
+    if gradient is None:
+        if tensor.array.size != 1:
+            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
+        return Tensor.made(device.one_like(tensor.array))
     if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:
@@ -304,7 +289,7 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     recorded = recording.variable.set(create_graph)
     tools = stack.variable.set(tuple([one for one in interceptors() if not one.forward_only]))
     try:
-        with part("pass", going) if watchers() else _unwatched:
+        with part("pass", going) if watchers() else contextlib.nullcontext():
             going.pass_on([(tensor.target, gradient, False) for tensor, gradient in roots])
             going.count([edge_to("", None, tensor) for tensor, _ in roots])
             while nodes:
@@ -312,9 +297,6 @@ def _walk(roots, finish, retain_graph, create_graph, inputs=frozenset()):
     finally:
         stack.variable.reset(tools)
         recording.variable.reset(recorded)
-
-
-_unwatched = contextlib.nullcontext()
 
 
 def _reachable(roots, inputs):

@@ -63,11 +63,8 @@ class Tensor(Methods):
             hint = "to make one of a shape, minigrad.empty(2, 3)"
             raise KindError(f"Tensor: requires_grad is {requires_grad!r}, wanted True or False; {hint}")
         self._data = device.asarray(data, dtype)
-        if requires_grad and not device.is_floating(self.dtype):
-            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.dtype}")
-        self._requires_grad = requires_grad
-        self.grad, self.version = None, [0]
-        self.target = Target(Leaf(self), 0) if requires_grad else None
+        self.grad, self.version, self.target = None, [0], None
+        self.requires_grad_(requires_grad)
 
     @staticmethod
     def made(data, target=None, version=None):
@@ -149,7 +146,7 @@ class Tensor(Methods):
             raise StateError("requires_grad_: self is the result of an operation; use .detach() first")
         requires_grad = flag_of("requires_grad_", "requires_grad", requires_grad)
         if requires_grad and not device.is_floating(self.dtype):
-            raise KindError(f"requires_grad_: wants floating elements, got {self.dtype}")
+            raise KindError(f"Tensor: requires_grad wants floating elements, got {self.dtype}")
         self._requires_grad = requires_grad
         if requires_grad and self.target is None:
             self.target = Target(Leaf(self), 0)

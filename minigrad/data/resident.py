@@ -52,7 +52,7 @@ class Resident:
 
     def batch(self, picked, generator):
         """(images, labels) of these numbers of images."""
-        with self.place.active("batch"):
+        with self.place.active():
             return self._made(*map(self.place.upload, self.drawn(picked, generator)))
 
     def _made(self, picked, *drawn):
@@ -80,7 +80,7 @@ class Resident:
 
     def following(self, count):
         """(images, labels) of the next so many images; the device knows which, so a graph makes the next batch."""
-        with self.place.active("batch"):
+        with self.place.active():
             places = devices.arange(count, self.images) + self._gone
             self._gone += count
             return self._made(*[own.take(places, 0) for own in self._epoch])

@@ -257,7 +257,7 @@ def fill(array, value):
     there = place_of(array)
     try:
         value = value if there is CPU else np.full((), value, array.dtype)[()]
-        with there.active(values=(array,)):
+        with there.active((array,)):
             array.fill(value)
     except (OverflowError, ValueError) as error:
         raise ShapeError(f"full: value is {value}, which does not fit in {array.dtype}") from error
@@ -315,7 +315,7 @@ def copyto(out, array):
         np.copyto(out, array, casting="unsafe")
         return
     there = place_of(array)
-    with there.active(values=(out, array)):
+    with there.active((out, array)):
         if out.shape == array.shape:
             out, array = in_memory_order(out, array)
         there.module.copyto(out, array, casting="unsafe")
@@ -415,7 +415,7 @@ def _accumulate(total, value):
         hint = "move a Tensor by .to(), or set its .grad to None where .data became an array of another device"
         found = f"a gradient on {place_of(value).name} cannot be added to .grad on {there.name}"
         raise StateError(f"backward: {found}; {hint}")
-    with there.active(values=(total, value)):
+    with there.active((total, value)):
         if is_array(value) and value.shape == total.shape:
             total, value = in_memory_order(total, value)
         there.module.add(total, value, out=total)

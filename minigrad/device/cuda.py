@@ -22,9 +22,9 @@ from minigrad_kernels.toolchain.modes import capturing
 
 from . import arrays
 from .memory import Block
-from .places import Place, marking, raise_wrong
+from .places import Place, raise_wrong
 
-__all__ = ["Fetched", "Gpu", "Range", "count", "place", "used"]
+__all__ = ["Fetched", "Gpu", "count", "place", "used"]
 
 READS = "reads values on the host, which waits for the GPU; return the Tensor and read it after the call"
 SENDS = "sends data of the host, which a graph would repeat as they are now; pass them as a Tensor on the GPU instead"
@@ -74,39 +74,20 @@ def used():
     return [gpu for _, gpu in sorted(_places.items())]
 
 
-class Range:
-    """A named range for NVIDIA's profilers."""
-
-    __slots__ = ("name",)
-
-    def __init__(self, name):
-        self.name = name
-
-    def __enter__(self):
-        cupy.cuda.nvtx.RangePush(self.name)
-
-    def __exit__(self, *error):
-        cupy.cuda.nvtx.RangePop()
-
-
-class _Active(Range):
+class _Active:
     """Makes a GPU the current one, and says in words what to do where its memory did not suffice."""
 
     __slots__ = ("before", "gpu")
 
-    def __init__(self, gpu, name):
-        self.gpu, self.name = gpu, name
+    def __init__(self, gpu):
+        self.gpu = gpu
 
     def __enter__(self):
-        if self.name:
-            super().__enter__()
         self.before = runtime.getDevice()
         if self.before != self.gpu.number:
             runtime.setDevice(self.gpu.number)
 
     def __exit__(self, kind, error, trace):
-        if self.name:
-            super().__exit__()
         if self.before != self.gpu.number:
             runtime.setDevice(self.before)
         if isinstance(error, cupy.cuda.memory.OutOfMemoryError):
@@ -161,10 +142,20 @@ class Gpu(Place):
             memory = cupy.cuda.UnownedMemory(self.word.ctypes.data, self.word.nbytes, self.word, number)
             self.wrong = cupy.ndarray((1,), np.int64, cupy.cuda.MemoryPointer(memory, 0))
 
-    def active(self, name="", values=()):
+    def active(self, values=()):
         if values and (recorder := capturing.get()) is not None:
             recorder.hold(values)
-        return _Active(self, name if name and marking.get() else "")
+        return _Active(self)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def range(name):
+        """A named range for NVIDIA's profilers."""
+        cupy.cuda.nvtx.RangePush(name)
+        try:
+            yield
+        finally:
+            cupy.cuda.nvtx.RangePop()
 
     @contextlib.contextmanager
     def _active_on(self, stream):

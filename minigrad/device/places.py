@@ -10,8 +10,8 @@ A place is an object that says what differs between devices:
     download        an array there -> an equal NumPy array, lying alike, in memory of its own
     copied          an array of another place -> an equal array there, lying alike
     fetched         an array there -> the same on the host, on its way: `done` says whether it has come, value() waits
-    active          (name of the work, values) -> a context in which work on arrays there is done; a graph that is
-                    recorded holds the arrays among the values, which the work reads or writes
+    active          values -> a context in which work on arrays there is done; a graph that is recorded holds the
+                    arrays among the values, which the work reads or writes
     lent            makes contexts in which another thread works there as this one does now: on its stream
     wait            wait for all that the device was told to do
     synchronize     wait, then raise what the device has reported
@@ -20,6 +20,7 @@ A place is an object that says what differs between devices:
     block           array -> the Block of memory in which it lies
     captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
     measured        whether work there runs beside the host, so that its time is measured by marks
+    range           name -> a context that NVIDIA's profilers show by this name; of GPUs alone
     mark            a moment in the current stream of this thread; later.since(earlier) is in seconds
 
 Everything above this package asks an array for its place, never for its library.
@@ -33,20 +34,16 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.softmax import NO_WRONG_LABEL, wrong_label
-from minigrad_kernels.toolchain.modes import Mode
 
 from . import memory
 
 __all__ = [
     "CPU",
     "common_place",
-    "emit_nvtx",
     "empty_cache",
     "gpu_name",
     "is_array",
     "is_device",
-    "marked",
-    "marking",
     "memory_statistics",
     "place",
     "place_of",
@@ -90,7 +87,7 @@ class Place:
     def copied(self, array, source):
         return self.upload(source.download(array))
 
-    def active(self, name="", values=()):
+    def active(self, values=()):
         return contextlib.nullcontext()
 
     def wait(self):
@@ -151,7 +148,7 @@ def there(function):
     def run(*args, **options):
         values = (*args, *options.values())
         arrays = (getattr(value, "_data", value) for value in values)
-        with place_of(next(filter(is_array, arrays), None)).active(values=values):
+        with place_of(next(filter(is_array, arrays), None)).active(values):
             return function(*args, **options)
 
     return run
@@ -235,19 +232,3 @@ def raise_wrong(word):
         row, label = found
         wrong = f"target[{row}] = {label} is not the number of a class; its loss and gradient are NaN"
         raise ShapeError(f"cross_entropy: {wrong} (found when the device was waited for)")
-
-
-# ---- ranges for NVIDIA's profilers -----------------------------------------------------------------------------------
-
-_marking = Mode("marking", False)
-marking = _marking.variable
-
-
-def emit_nvtx():
-    """Inside, each op on a GPU and each layer is a named range (NVTX) that NVIDIA's profilers show."""
-    return _marking.setting(True)
-
-
-def marked(name):
-    """A context that is a range of that name, where there is a GPU in use."""
-    return _cuda().Range(name) if _cuda.cache_info().currsize else contextlib.nullcontext()

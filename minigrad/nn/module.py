@@ -51,8 +51,8 @@ class Module:
         if fusion.wanted():
             with fusion.Fusion():
                 return self(*args, **kwargs)
-        if devices.marking.get() or watchers():
-            with devices.marked(type(self).__name__), part("module", self):
+        if watchers():
+            with part("module", self):
                 return self._called(args, kwargs)
         return self._called(args, kwargs)
 

@@ -17,20 +17,17 @@ UPDATES = {  # {what is written: the same in NumPy, None where it is the same te
     "x += y": None,
     "x -= 0.1 * y": "x -= np.float32(0.1) * y",
     "x *= y[0]": None,
-    "x /= 3": None,
     "x **= 2": None,
     "x @= x.T @ x": "x[...] = x @ (x.T @ x)",
     "x.add_(y)": "x += y",
     "x.add_(y, alpha=0.5)": "x += np.float32(0.5) * y",
     "x.sub_(y[:, :1], alpha=-2)": "x -= -2 * y[:, :1]",
     "x.mul_(0.9).add_(y)": "x[...] = x * np.float32(0.9) + y",
-    "x.div_(y)": "x /= y",
     "x.div_(y, rounding_mode='floor')": "x //= y",
     "x.clamp_(-0.5, 0.5)": "x[...] = x.clip(-0.5, 0.5)",
     "x.zero_()": "x[...] = 0",
     "x.fill_(3)": "x[...] = 3",
     "x.copy_(y[1])": "x[...] = y[1]",
-    "x[0] = 5": None,
     "x[1, 2] = y[0, 0]": None,
     "x[:, 1:3] = y[:, 2:]": None,
     "x[..., -1] = y[..., 0]": None,
@@ -39,17 +36,16 @@ UPDATES = {  # {what is written: the same in NumPy, None where it is the same te
     "x[:, [0, 3]] = y[:, :2]": None,
     "x[y[:, 0] > 9] *= 2": None,
     "x[y[:, 1] > 0] *= 2": None,
-    "x[0, 1] += 1": None,
     "x[1:] = x[:-1]": None,
 }
 
 
-def leaf(array, place="cpu"):
-    return Tensor(array.copy()).to(place).requires_grad_()
+def leaf(array):
+    return Tensor(array.copy(), requires_grad=True)
 
 
 def with_grad(x):
-    w = leaf(np.zeros_like(X), x.device)
+    w = leaf(X)
     w.grad = x.detach().clone()
     return w
 
@@ -65,29 +61,24 @@ KINDS = {  # {kind: (the owner of some memory, the Tensor on it that is updated)
 }
 
 
-@pytest.mark.parametrize("place", ["cpu", "cuda"])
 @pytest.mark.parametrize("text", UPDATES)
-def test_an_update_is_that_of_numpy(text, place):
+def test_an_update_is_that_of_numpy(text):
+    """Of every kind of Tensor that may be updated, on the CPU, and of a leaf on a GPU."""
     wanted = {"np": np, "x": X.copy(), "y": Y}
     exec(UPDATES[text] or text, wanted)
-    with gpus(1):
-        for kind, make in KINDS.items():
-            with no_grad():
-                owner, x = make(leaf(X, place))
-                version = owner.version[0]
-                names = {"x": x, "y": Tensor(Y).to(place)}
-                exec(text, names)
+    with gpus(1), no_grad():
+        for kind, make in [*KINDS.items(), ("on a GPU", lambda x: (x := x.to("cuda").detach(), x))]:
+            owner, x = make(leaf(X))
+            version, names = owner.version[0], {"x": x, "y": Tensor(Y).to(x.device)}
+            exec(text, names)
             assert names["x"] is x and owner.version[0] > version and x.version is owner.version, kind
             np.testing.assert_array_equal(owner.detach().numpy(), wanted["x"], err_msg=kind, strict=True)
 
 
 REFUSED = {  # {what is refused: the error and its words}
-    "w += 1": (RuntimeError, "iadd: input is a leaf that requires a gradient; put the update under `with no_grad"),
-    "w -= 0.1 * x": (RuntimeError, "isub: input is a leaf .*or use an optimiser"),
+    "w += 1": (RuntimeError, "iadd: input is a leaf .*; put the update under `with no_grad.*or use an optimiser"),
     "w[0] = 1": (RuntimeError, "setitem: input is a leaf that requires a gradient"),
-    "w.normal_()": (RuntimeError, "normal_: input is a leaf that requires a gradient"),
     "y.add_(1)": (RuntimeError, "add_: input was made by mul, whose backward may need it; make a new Tensor, as by x"),
-    "y[0] = 1": (RuntimeError, "setitem: input was made by mul"),
     "x.add_(w)": (RuntimeError, "add_: other requires a gradient, which would be lost"),
     "x[0] = w[0]": (RuntimeError, "setitem: other requires a gradient, which would be lost"),
     "x.expand(2, 3, 4).add_(1)": (RuntimeError, "add_: the memory of input is read-only, or stands for several"),
@@ -97,7 +88,6 @@ REFUSED = {  # {what is refused: the error and its words}
     "i += 0.5": (TypeError, "iadd: input has elements int64, the result would have float32; convert before"),
     "i.bool().add_(1)": (TypeError, "add_: input has elements bool, the result would have int64"),
     "i.fill_(1.5)": (TypeError, "fill_: val is 1.5, wanted a number that int64 can hold"),
-    "i[0] = 1.5": (TypeError, "setitem: value is 1.5, wanted a number that int64 can hold"),
     "i[0] = x[0, 0]": (TypeError, "setitem: input has elements int64, the result would have float32"),
     "x[3] = 1": (IndexError, "out of bounds"),
     "x[[3]] = 1": (IndexError, "setitem: the indices run from 3 to 3"),
@@ -138,9 +128,10 @@ def test_random_numbers_are_those_of_the_initialisers():
 
 
 def test_what_is_recorded_makes_a_new_tensor():
+    """As the sum of a residual block, which is fused as if it were written with `+`."""
     w, total = leaf(X), minigrad.zeros(())
     y = first = w * 2
-    y += w  # an inner result, as in a residual block
+    y += w
     y *= y
     zero = total
     total += y.sum()
@@ -148,23 +139,16 @@ def test_what_is_recorded_makes_a_new_tensor():
     np.testing.assert_allclose(w.grad.array, 18 * X, rtol=1e-6)
     assert zero.item() == 0 and np.array_equal(first.array, 2 * X)
 
-
-def test_a_sum_in_forward_is_fused_as_before():
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.conv = nn.Conv2d(2, 2, 1)
-
+    class Block(nn.Conv2d):
         def forward(self, x):
-            out = self.conv(x)
+            out = super().forward(x)
             out += x
             return F.relu(out)
 
-    block, x = Block(), minigrad.randn(1, 2, 3, 3)
+    block, x = Block(2, 2, 1), minigrad.randn(1, 2, 3, 3)
     out = block(x)
-    assert out.node.primitive.name == "conv2d_add_relu"
     with no_grad():
-        assert np.array_equal(block(x).array, out.array)
+        assert out.node.primitive.name == "conv2d_add_relu" and np.array_equal(block(x).array, out.array)
 
 
 def test_backward_refuses_values_that_were_updated():
@@ -176,47 +160,18 @@ def test_backward_refuses_values_that_were_updated():
         loss.backward()
 
 
-@pytest.mark.parametrize("place", ["cpu", "cuda"])
-def test_data_is_a_tensor_on_the_same_memory(place):
+def test_data_is_a_tensor_on_the_same_memory():
     with gpus(1):
-        w = leaf(X, place)
-        w.grad = Tensor(Y).to(place)
-        w.data += -0.5 * w.grad
-        w.data -= 0.25 * w.grad
-        wanted = X - np.float32(0.5) * Y - np.float32(0.25) * Y
-        np.testing.assert_array_equal(w.data.numpy(), wanted)
-        assert w.requires_grad and w.is_leaf and not w.data.requires_grad and w.data.array is w.array
-        values, where = minigrad.max(w.data, 1)
-        assert values.tolist() == wanted.max(1).tolist() and where.tolist() == wanted.argmax(1).tolist()
-        scale = leaf(np.float32(2), place)
-        scale.data = scale.data * 3
-        scale.data = scale.data - 1
-        assert scale.item() == 5 and scale.shape == () and scale.requires_grad
-
-
-def regression(update):
-    """The bytes of a linear model after some steps."""
-    w, b = leaf(X[:, :1]), leaf(np.zeros(1, np.float32))
-    optimizer = optim.SGD([w, b], lr=0.1)
-    for _ in range(5):
-        loss = ((Tensor(Y.T) @ w + b - 1) ** 2).mean()
-        loss.backward()
-        update(optimizer, [w, b])
-    return w.array.tobytes() + b.array.tobytes()
-
-
-def test_training_by_hand_gives_the_bits_of_sgd():
-    def by_hand(optimizer, params):
-        with no_grad():
-            for p in params:
-                p -= 0.1 * p.grad
-                p.grad.zero_()
-
-    def by_optimiser(optimizer, params):
-        optimizer.step()
-        optimizer.zero_grad()
-
-    assert regression(by_hand) == regression(by_optimiser)
+        for place in ("cpu", "cuda:0"):
+            w = Tensor(X.copy()).to(place).requires_grad_()
+            w.grad = Tensor(Y).to(place)
+            w.data += -0.5 * w.grad
+            w.data -= 0.25 * w.grad
+            wanted = X - np.float32(0.5) * Y - np.float32(0.25) * Y
+            np.testing.assert_array_equal(w.data.numpy(), wanted)
+            assert w.requires_grad and w.is_leaf and not w.data.requires_grad and w.data.array is w.array
+            w.data = w.data[0, 0] * 3
+            assert w.item() == 3 * wanted[0, 0] and w.shape == () and w.requires_grad and w.device == place
 
 
 class Momentum(Optimizer):
@@ -229,29 +184,27 @@ class Momentum(Optimizer):
     def step(self, closure=None):
         for group in self.param_groups:
             for p in group["params"]:
-                if p.grad is None:
-                    continue
                 state = self.state[p]
                 if len(state) == 0:
-                    state["step"] = 0
-                    state["buffer"] = minigrad.zeros_like(p)
+                    state["step"], state["buffer"] = 0, minigrad.zeros_like(p)
                 state["step"] += 1
                 state["buffer"].mul_(group["momentum"]).add_(p.grad)
                 p.data.add_(state["buffer"], alpha=-group["lr"])
 
 
 def test_an_optimiser_of_ones_own_needs_a_step_alone(tmp_path):
+    def parts(kind, lr):
+        model = nn.Linear(4, 2)
+        optimizer = kind(model.parameters(), lr=lr, momentum=0.9)
+        return model, optimizer, optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+
     def trained(kind, cut=None):
         minigrad.manual_seed(1)
-        model = nn.Linear(4, 2)
-        optimizer = kind(model.parameters(), lr=0.1, momentum=0.9)
-        schedule = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+        model, optimizer, schedule = parts(kind, 0.1)
         for count in range(6):
             if count == cut:
                 checkpoint.save(tmp_path, model, optimizer, schedule)
-                model = nn.Linear(4, 2)
-                optimizer = kind(model.parameters(), lr=0.7, momentum=0.9)
-                schedule = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+                model, optimizer, schedule = parts(kind, 0.7)
                 checkpoint.load(tmp_path, model, optimizer, schedule)
             optimizer.zero_grad(set_to_none=count % 2 == 0)
             (model(Tensor(X)) ** 2).mean().backward()
@@ -284,19 +237,16 @@ def test_a_captured_function_repeats_its_updates():
 def test_an_export_knows_no_updates(tmp_path):
     pytest.importorskip("onnx")
 
-    class Add(nn.Module):
-        def __init__(self, update):
-            super().__init__()
-            self.update = update
+    class Add(nn.ReLU):
+        writes = False
 
         def forward(self, x):
-            x = F.relu(x)
-            return self.update(x)
+            x = super().forward(x)
+            x += 1  # makes a new Tensor
+            return x.add_(1) if self.writes else x
 
-    def rebound(x):
-        x += 1
-        return x
-
-    minigrad.export_onnx(Add(rebound), tmp_path / "a.onnx", (1, 2))
+    model = Add()
+    minigrad.export_onnx(model, tmp_path / "a.onnx", (1, 2))
+    model.writes = True
     with pytest.raises(RuntimeError, match="add_: an update in place cannot be exported; make a new Tensor"):
-        minigrad.export_onnx(Add(lambda x: x.add_(1)), tmp_path / "b.onnx", (1, 2))
+        minigrad.export_onnx(model, tmp_path / "b.onnx", (1, 2))

@@ -1,34 +1,41 @@
-"""Modes as with blocks and decorators: one object serves any number of blocks, as in PyTorch."""
+"""Modes as with blocks and decorators: of one thread and one task; one object serves any number of blocks."""
 
+import asyncio
+import contextlib
+import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import numpy as np
 import pytest
 
 import minigrad
-from minigrad import nn
+from minigrad import Tensor, autocast, detect_anomaly, deterministic, nn, no_grad, optim, recompute, tf32, winograd
 from minigrad.anomaly import is_anomaly_enabled
 from minigrad.core.modes import is_deterministic, is_grad_enabled
+from minigrad.device.random import Generator, drawing_from
+from minigrad.graph import capture
+from minigrad.nn import functional as F
 from minigrad.ops.autocast import autocast_dtype
 from minigrad_kernels.conv2d.winograd_mode import mode as winograd_mode
 from minigrad_kernels.toolchain.modes import tf32_mode
+from tests.device.stand_in_gpus import gpus
 
 MODES = {  # the block, what tells the mode, its value inside
-    "no_grad": (minigrad.no_grad, is_grad_enabled, False),
-    "autocast": (partial(minigrad.autocast, "bfloat16"), autocast_dtype, "bfloat16"),
-    "tf32": (minigrad.tf32, tf32_mode, True),
-    "winograd": (partial(minigrad.winograd, "always"), winograd_mode, "always"),
-    "deterministic": (partial(minigrad.deterministic, False), is_deterministic, False),
-    "detect_anomaly": (minigrad.detect_anomaly, is_anomaly_enabled, True),
+    "no_grad": (no_grad, is_grad_enabled, False),
+    "autocast": (partial(autocast, "bfloat16"), autocast_dtype, "bfloat16"),
+    "tf32": (tf32, tf32_mode, True),
+    "winograd": (partial(winograd, "always"), winograd_mode, "always"),
+    "not deterministic": (partial(deterministic, False), is_deterministic, False),
+    "anomaly": (detect_anomaly, is_anomaly_enabled, True),
 }
 
 
-@pytest.mark.parametrize("name", MODES)
-def test_a_block_serves_again_and_inside_itself(name):
-    block, told, inside = MODES[name]
-    before = told()
+@pytest.mark.parametrize("block, told, inside", MODES.values(), ids=MODES)
+def test_a_block_serves_again_inside_itself_and_in_several_threads(block, told, inside):
+    before, one = told(), block()
     assert before != inside
-    one = block()
     for _ in range(2):
         with one:
             with one:
@@ -37,44 +44,35 @@ def test_a_block_serves_again_and_inside_itself(name):
         assert told() == before
     with pytest.raises(KeyError), one:
         raise KeyError
-    assert told() == before
 
     @one
     def recursive(depth):
         assert told() == inside
         return depth and recursive(depth - 1)
 
-    assert recursive(3) == 0 and told() == before
-
-
-@pytest.mark.parametrize("name", MODES)
-def test_threads_share_a_block(name):
-    block, told, inside = MODES[name]
-    before, one, found = told(), block(), []
-    meet = threading.Barrier(2)
-
-    def work(first):
-        meet.wait()
+    def other():
+        seen.append(told())
         with one:
-            meet.wait()
-            if first:
-                found.append(told() == inside)
-                meet.wait()
-        if not first:
-            meet.wait()
-        found.append(told() == before)
+            seen.append(told())
+            entered.set()
+            left.wait(60)
+            seen.append(told())
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in (True, False)]
-    for thread in threads:
+    seen, entered, left = [], threading.Event(), threading.Event()
+    assert recursive(3) == 0 and told() == before
+    with one:
+        thread = threading.Thread(target=other)
         thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert found == [True] * 3 and told() == before
+        assert entered.wait(60)
+    assert told() == before
+    left.set()
+    thread.join(60)
+    assert seen == [before, inside, inside]
 
 
 def test_generators_that_end_in_another_order_leave_the_mode_as_it_was():
     def inside():
-        with minigrad.no_grad():
+        with no_grad():
             yield
 
     outer, inner = inside(), inside()
@@ -84,18 +82,171 @@ def test_generators_that_end_in_another_order_leave_the_mode_as_it_was():
 
 
 def test_a_parameter_is_rounded_once_until_the_outermost_block_ends():
-    layer, x, block = nn.Linear(4, 4), minigrad.ones(2, 4), minigrad.autocast("bfloat16")
+    layer, x, block = nn.Linear(4, 4), minigrad.ones(2, 4), autocast("bfloat16")
     with block:
         region = minigrad.ops.autocast.region()
         layer(x)
         with block:
             layer(x)
         assert len(region.kept) == 2  # the weight and the bias
-    assert not region.kept
-    assert layer(x).dtype == "float32"
+    assert not region.kept and layer(x).dtype == "float32"
 
 
-@pytest.mark.parametrize("call", [partial(minigrad.tf32, 1), partial(minigrad.winograd, "no")])
-def test_a_wrong_mode_is_refused_where_it_is_given(call):
-    with pytest.raises((TypeError, ValueError), match="mode is "):
-        call()
+# ---- several at once -------------------------------------------------------------------------------------------------
+
+
+def modes_of_now():
+    return tuple(told() for _, told, _ in MODES.values())
+
+
+def network():
+    return nn.Sequential(
+        *(nn.Conv2d(2, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.3)),
+        *(nn.Conv2d(8, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 16, 5)),
+    )
+
+
+def small():
+    """For GPUs of the stand-in, which take their time."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(8, 5), nn.Dropout(0.3))
+
+
+def bytes_of(tensors):
+    return [None if tensor is None else np.array(tensor.detach().cpu()).tobytes() for tensor in tensors]
+
+
+def training(setting, seed, device="cpu", wrap=lambda model: model):
+    """Steps within a mode, as a generator that stops wherever others may go on; its last value says all it found."""
+    with drawing_from(Generator(seed)):
+        model = (network() if device == "cpu" else small()).to(device)
+        optimizer = optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        apply, found, before = wrap(model), [], modes_of_now()
+        yield
+        with setting():
+            inside = modes_of_now()
+            for _ in range(2):
+                x = minigrad.randn(4, 2, *((8, 8) if device == "cpu" else (2, 2))).to(device)
+                yield
+                scores = apply(x)
+                yield
+                loss = F.cross_entropy(scores, Tensor(np.arange(4) % 5).to(device))
+                if is_grad_enabled():
+                    optimizer.zero_grad()
+                    loss.backward()
+                    yield
+                    optimizer.step()
+                found += bytes_of([scores, *(parameter.grad for parameter in model.parameters())])
+                yield
+                assert modes_of_now() == inside
+        assert modes_of_now() == before
+        yield inside, found + bytes_of(model.state_dict().values())
+
+
+def captured(seed, device):
+    """Steps of which the last ones are replays of a graph."""
+    with drawing_from(Generator(seed)):
+        model = small().to(device)
+        optimizer = optim.SGD(model.parameters(), 0.05)
+        x = minigrad.randn(4, 2, 2, 2).to(device)
+
+        @capture
+        def step(x):
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        for _ in range(4):
+            loss = step(x)
+            yield
+        assert step.graphs == 1
+        yield modes_of_now(), bytes_of([loss, *model.parameters()])
+
+
+def again(model):
+    return lambda x: model[7:](recompute(model[:7], x))
+
+
+PLAIN = contextlib.nullcontext
+JOBS = [
+    partial(training, PLAIN, 0),
+    partial(training, PLAIN, 1, wrap=again),
+    *(partial(training, block, 2 + seed) for seed, (block, _, _) in enumerate(MODES.values())),
+]
+ON_GPUS = [
+    partial(training, PLAIN, 0, "cuda:0"),
+    partial(training, partial(autocast, "bfloat16"), 1, "cuda:0"),
+    partial(training, partial(autocast, "bfloat16"), 2),
+    partial(training, PLAIN, 3, "interpreter"),
+    partial(captured, 4, "cuda:1"),
+]
+
+
+def last(steps):
+    for value in steps:
+        found = value
+    return found
+
+
+def in_threads(jobs):
+    begin = threading.Barrier(len(jobs))
+
+    def run(job):
+        begin.wait(60)
+        return last(job())
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        return list(pool.map(run, jobs))
+
+
+def in_tasks(jobs):
+    async def run(job):
+        for value in job():
+            found = value
+            await asyncio.sleep(0)
+        return found
+
+    async def everything():
+        return await asyncio.gather(*map(run, jobs))
+
+    return asyncio.run(everything())
+
+
+@pytest.fixture
+def often():
+    """Threads change places every 10 microseconds."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_modes_of_others_change_nothing(often):
+    """Threads and tasks at once, each in another mode, compute what each does alone."""
+    alone = [last(job()) for job in JOBS]
+    assert len({found[0] for found in alone}) == len(MODES) + 1
+    assert in_threads(JOBS) == alone and in_tasks(JOBS) == alone
+
+
+@pytest.mark.deep
+def test_devices_of_others_change_nothing():
+    with gpus(2):
+        assert in_threads(ON_GPUS) == [last(job()) for job in ON_GPUS]
+
+
+def test_a_thread_begins_with_the_defaults_and_a_task_with_what_holds_where_it_was_made():
+    defaults = modes_of_now()
+
+    async def ask():
+        return modes_of_now()
+
+    async def asked():
+        with no_grad(), tf32():
+            task, inside = asyncio.create_task(ask()), modes_of_now()
+        return inside, await task, modes_of_now()
+
+    with deterministic(False), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(modes_of_now).result() == defaults
+    inside, seen, after = asyncio.run(asked())
+    assert seen == inside != after == defaults

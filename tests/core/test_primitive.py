@@ -1,4 +1,4 @@
-"""A primitive: which values its rules get, and what becomes of the gradients that they return."""
+"""A primitive: which values its rules get, what becomes of the gradients that they return, what it refuses."""
 
 import numpy as np
 import pytest
@@ -15,44 +15,51 @@ def leaf(values, dtype="float64"):
     return Tensor(np.array(values, dtype), requires_grad=True)
 
 
-def test_its_name_is_that_of_its_function_without_the_underscore():
-    @primitive
-    def _twice(x):
-        return 2 * x
+def test_it_has_the_name_and_text_of_its_function_and_its_options():
+    @primitive(fixed=("y",), view="x")
+    def _one_of(x, y):
+        """x."""
+        return x
 
-    assert _twice.name == "twice"
-
-
-def test_several_arguments_in_one_get_a_gradient_each():
-    @primitive
-    def scaled_sum(*parts, factor):
-        return sum(parts) * factor
-
-    scaled_sum.grads(parts=lambda g, index, factor: g * factor * (index + 1))
-    x, y = leaf([1.0]), leaf([2.0])
-    scaled_sum(x, y, factor=3).backward()
-    assert x.grad.item() == 3 and y.grad.item() == 6
+    assert (_one_of.name, _one_of.__name__, _one_of.__doc__) == ("one_of", "_one_of", "x.")
+    assert (_one_of.outputs, _one_of.fixed, _one_of.view) == (("out",), {"y"}, "x")
 
 
-@primitive(outputs=("first", "rest"))
+def test_several_arguments_in_one_get_a_gradient_each_and_tuples_may_stand_anywhere():
+    @primitive(fixed=("shape",))
+    def summed(*xs, shape, factor):
+        return sum(x.reshape(shape) for x in xs) * factor
+
+    @primitive(fixed=("shape",))
+    def shaped(shape, x):
+        return x.reshape(shape)
+
+    summed.grads(xs=lambda g, xs_shape, index, factor: ops.reshape(g, xs_shape[index]) * (factor * (index + 1)))
+    shaped.grads(x=lambda g, x_shape: ops.reshape(g, x_shape))
+    x, y = leaf([1.0, 2.0]), leaf([[3.0, 4.0]])
+    out = summed(shaped((2, 1), x), y, shape=(2, 1), factor=3)
+    out.sum().backward()
+    assert (out.tolist(), x.grad.tolist(), y.grad.tolist()) == ([[12], [18]], [3, 3], [[6, 6]])
+
+
+@primitive(outputs=("first", "rest", "count"), fixed=("count",))
 def split(x):
-    return x[:1].copy(), x[1:].copy()
+    return x[:1].copy(), x[1:].copy(), np.asarray(len(x))
 
 
-def test_a_gradient_that_did_not_arrive_is_zeros_of_the_shape_of_its_output():
-    shapes = []
-    split.grads(x=lambda g, g_rest: shapes.append((g.shape, g_rest.shape)) or ops.cat([g, g_rest]))
-    for output, expected in ((0, [1, 0, 0]), (1, [0, 1, 1])):
-        x = leaf([1.0, 2.0, 3.0])
-        np.testing.assert_array_equal(grad(split(x)[output].sum(), x)[0].array, expected)
-    assert shapes == [((1,), (2,))] * 2
-    x = Tensor(np.ones(3)).to("interpreter").requires_grad_()
-    np.testing.assert_array_equal(grad(split(x)[1].sum(), x)[0].tolist(), [0, 1, 1])
-
-
-def test_each_of_several_results_is_refused_once_it_has_changed():
+def test_several_results():
+    """A gradient that did not arrive is zeros of the shape of its output; derivatives go on; changes are seen."""
+    split.grads(x=lambda g, g_rest: ops.cat([g, g_rest]))
+    for place in ("cpu", "interpreter"):
+        x = Tensor(np.array([2.0, 3.0, 4.0])).to(place).requires_grad_()
+        first, rest, count = split(x)
+        assert first.requires_grad and rest.requires_grad and not count.requires_grad
+        for head, expected in ((first, [1, 0, 0]), (rest, [0, 1, 1]), (rest * rest, [0, 6, 8])):
+            assert grad(head.sum(), x, retain_graph=True)[0].tolist() == expected
+        (slope,) = grad((first * first * rest).sum(), x, create_graph=True)
+        assert grad(slope.sum(), x)[0].tolist() == [2 * (3 + 4) + 2 * 2 * 2, 4, 4]
     split.grads(x=lambda g_first, g_rest, first, rest: ops.cat([g_first * first, g_rest * rest]))
-    for output, name in enumerate(split.outputs):
+    for output, name in enumerate(split.outputs[:2]):
         results = split(leaf([1.0, 2.0, 3.0]))
         write(results[output].detach())[...] = 0
         with pytest.raises(RuntimeError, match=f"^split: {name} was changed after it was used"):
@@ -77,51 +84,47 @@ def test_results_that_wait_are_as_many():
         assert rest == [None, None] and second.tolist() == [1, 2]
 
 
-def test_it_has_the_text_of_its_function():
+def test_a_rule_may_ask_for_nothing_and_what_it_returns_is_the_gradient():
     @primitive
-    def _twice(x):
-        """2 x."""
-        return 2 * x
+    def total(x):
+        return np.asarray(x.sum())
 
-    assert _twice.__doc__ == "2 x." and _twice.__wrapped__ is _twice.forward and _twice.__name__ == "_twice"
-
-
-def test_tuples_that_are_no_tensors_may_stand_anywhere():
-    @primitive(fixed=("shape",))
-    def shaped(shape, x):
-        return x.reshape(shape)
-
-    @primitive(fixed=("shape",))
-    def summed(*xs, shape):
-        return sum(x.reshape(shape) for x in xs)
-
-    shaped.grads(x=lambda g, x_shape: ops.reshape(g, x_shape))
-    summed.grads(xs=lambda g, xs_shape, index: ops.reshape(g, xs_shape[index]))
-    x, y = leaf([1.0, 2.0]), leaf([[3.0, 4.0]])
-    assert shaped((2, 1), x).tolist() == [[1], [2]] and summed(x, y, shape=(2, 1)).tolist() == [[4], [6]]
-    summed(x, y, shape=(2, 1)).sum().backward()
-    assert x.grad.tolist() == [1, 1] and y.grad.tolist() == [[1, 1]]
-
-
-def test_a_primitive_has_the_options_that_it_was_made_with():
-    @primitive(fixed=("y",), view="x")
-    def one_of(x, y):
-        return x
-
-    assert (one_of.outputs, one_of.fixed, one_of.view) == (("out",), {"y"}, "x")
-
-
-def test_what_a_rule_returned_is_the_gradient_that_is_kept():
     returned = []
+    total.grads(x=lambda: returned.append(Tensor(np.ones(2))) or returned[0])
+    x = leaf([3.0, 4.0])
+    total(x).backward()
+    assert x.grad is returned[0]
+
+
+def test_refusals():
+    """Rules that name what is not there or return what does not fit, functions that return what was not said."""
 
     @primitive
-    def twice(x):
-        return 2 * x
+    def op(x):
+        return x * 1.0
 
-    twice.grads(x=lambda g: returned.append(g * 2) or returned[-1])
-    x = leaf([1.0, 2.0])
-    twice(x).sum().backward()
-    assert x.grad is returned[0]
+    @primitive(outputs=("one", "two"))
+    def pair(x, count):
+        return (x,) * count if count else x
+
+    cases = [
+        (lambda: op.grads(x=lambda g, w: g), TypeError, r"of x asks for \['w'\], it may ask for g, g_out, index"),
+        (lambda: op(leaf(1)), RuntimeError, "x requires a gradient but has no rule"),
+        (lambda: op(), TypeError, "^op: missing a required argument: 'x'"),
+        (lambda: pair(Tensor([1.0]), 3), TypeError, "^pair: the function returned a ndarray, a ndarray, a"),
+        (lambda: pair(Tensor([1.0, 2.0]), 0), TypeError, "returned a ndarray, wanted a tuple of 2 arrays: one, two"),
+    ]  # fmt: skip
+    for wrong in (lambda g: g, lambda index: index, lambda out: out, lambda g_scale: g_scale):
+        cases.append((lambda wrong=wrong: primitive(wrong), TypeError, "name of an output"))
+    for wrong in (lambda: 1, lambda x, *rest: x, lambda x, **rest: x):
+        cases.append((lambda wrong=wrong: primitive(wrong), TypeError, "only the first may be starred"))
+    for call, error, message in cases:
+        with pytest.raises(error, match=message):
+            call()
+    for rule, error in ((lambda g: g.reshape(3, 1), ValueError), (lambda g: g.array, TypeError)):
+        op.grads(x=rule)
+        with pytest.raises(error, match="op: the rule of x returned"):
+            op(leaf([1.0, 2.0, 3.0])).sum().backward()
 
 
 # ---- gradients at once -----------------------------------------------------------------------------------------------
@@ -139,43 +142,35 @@ def with_gradient_at_once(function):
 
 def test_the_array_made_at_once_is_kept_as_the_gradient():
     made = []
-    root = with_gradient_at_once(lambda g, x: made.append(0.5 * g / np.sqrt(x)) or {"x": made[-1]})
+    root = with_gradient_at_once(lambda g, out: made.append(0.5 * g / out) or {"x": made[-1]})  # which no rule asks for
     x = leaf([4.0, 16.0])
     root(x).sum().backward()
-    assert x.grad.array is made[0]
-    np.testing.assert_array_equal(made[0], [0.25, 0.125])
-
-
-def test_gradients_at_once_get_what_no_rule_asks_for():
-    root = with_gradient_at_once(lambda g, out: {"x": 0.5 * g / out})
-    x = leaf([4.0, 16.0])
-    root(x).sum().backward()
-    np.testing.assert_array_equal(x.grad.array, [0.25, 0.125])
+    assert x.grad.array is made[0] and x.grad.tolist() == [0.25, 0.125]
 
 
 KEEPS_ARRAY, KEEPS_SHAPE = (lambda g, x: ops.expand(g, x.shape)), (lambda g, x_shape: ops.expand(g, x_shape))
 
 
-@pytest.mark.parametrize("rule, at_once, used", [
-    (KEEPS_ARRAY, lambda g, x: {"x": np.full(2, 7.0)}, True),
-    (KEEPS_ARRAY, lambda g, out: {"x": np.full(2, 7.0)}, True),
-    (KEEPS_SHAPE, lambda g, x_shape: {"x": np.full(2, 7.0)}, True),
-    (KEEPS_SHAPE, lambda g, x: {"x": np.full(2, 7.0)}, False),
-], ids=["array", "another array", "shape", "array beside a shape"])  # fmt: skip
-def test_gradients_at_once_keep_no_array_where_rules_keep_none(rule, at_once, used):
-    @primitive
-    def total(x):
-        return x.sum()
+def test_gradients_at_once_keep_no_array_where_rules_keep_none():
+    seven = {"x": np.full(2, 7.0)}
+    for rule, at_once, used in (
+        (KEEPS_ARRAY, lambda g, x: seven, True),
+        (KEEPS_ARRAY, lambda g, out: seven, True),
+        (KEEPS_SHAPE, lambda g, x_shape: seven, True),
+        (KEEPS_SHAPE, lambda g, x: seven, False),
+    ):
 
-    total.grads(x=rule)
-    total.fast_grads(at_once)
-    x = leaf([1.0, 2.0])
-    total(x).backward()
-    assert x.grad.tolist() == ([7, 7] if used else [1, 1])
+        @primitive
+        def total(x):
+            return x.sum()
+
+        total.grads(x=rule)
+        total.fast_grads(at_once)
+        (found,) = grad(total(x := leaf([1.0, 2.0])), x)
+        assert found.tolist() == ([7, 7] if used else [1, 1])
 
 
-@pytest.mark.parametrize("place", ["cuda:0", "cuda:1"])
-def test_gradients_at_once_are_made_on_the_device_of_the_gradient(place):
+def test_gradients_at_once_are_made_on_the_device_of_the_gradient():
     seen = []
     with gpus(2):
         import cupy
@@ -187,29 +182,42 @@ def test_gradients_at_once_are_made_on_the_device_of_the_gradient(place):
         same.grads(x=lambda g, x: g)
         same.fast_grads(lambda g, x: seen.append(cupy.cuda.Device().id) or {"x": g + 0})
         x = Tensor([1.0, 2.0], requires_grad=True)
-        same(x.to(place)).sum().backward()
-    assert seen == [int(place[-1])] and x.grad.tolist() == [1, 1]
+        for place in ("cuda:0", "cuda:1"):
+            same(x.to(place)).sum().backward()
+    assert seen == [0, 1] and x.grad.tolist() == [2, 2]
 
 
 def test_a_gradient_at_once_with_nan_is_found():
     root = with_gradient_at_once(lambda g, x: {"x": g * np.where(x > 1, np.nan, 1)})
-    root(leaf([4.0])).sum().backward()
     with detect_anomaly(), pytest.raises(AnomalyError, match="^root: the gradient of x has NaN.*: x .* from 4 to 4"):
         root(leaf([4.0])).sum().backward()
 
 
-@pytest.mark.parametrize("shape, dtype", [((2,), "float64"), ((2, 2), "float32"), ((2,), "float32")])
-def test_a_gradient_at_once_is_brought_to_the_shape_and_the_type_of_its_argument(shape, dtype):
+def test_gradients_at_once_fit_their_arguments_and_leave_the_others_to_the_rules():
     asked = []
 
-    @primitive
-    def product(x, y):
-        return x * y
+    @primitive(outputs=("product", "square"))
+    def both(x, y):
+        return x * y, x * x
 
-    product.grads(x=lambda g, y: g * y, y=lambda g, x: g * x)
-    product.fast_grads(lambda g, x, y: asked.append("at once") or {"x": g * y, "y": g * x})
-    x, y = leaf([[1.0, 2.0], [3.0, 4.0]]), leaf(np.ones(shape), dtype)
-    product(x, y).sum().backward()
-    np.testing.assert_array_equal(x.grad.array, np.ones((2, 2)))
-    np.testing.assert_array_equal(y.grad.array, x.array if shape == (2, 2) else [4, 6])
-    assert y.grad.dtype == dtype and asked == ["at once"]
+    both.grads(
+        x=lambda g, g_square, x, y: asked.append("x") or g * y + 2 * x * g_square,
+        y=lambda g, x: asked.append("y") or g * x,
+    )
+
+    @both.fast_grads
+    def at_once(g, g_square, x, y, needs):
+        asked.append("at once")
+        found = {"x": g * y + (0 if g_square is None else 2 * x * g_square)}
+        return found | ({"y": g * x} if y.dtype == "float32" else {})
+
+    for shape, dtype in (((2,), "float64"), ((2, 2), "float32"), ((2,), "float32")):
+        x, y = leaf([[1.0, 2.0], [3.0, 4.0]]), leaf(np.ones(shape), dtype)
+        product, square = both(x, y)
+        (product + square).sum().backward()
+        np.testing.assert_array_equal(x.grad.array, 1 + 2 * x.array)
+        np.testing.assert_array_equal(y.grad.array, x.array if shape == (2, 2) else [4, 6])
+        assert y.grad.dtype == dtype and y.grad.shape == shape
+        both(x, y)[0].sum().backward()
+        np.testing.assert_array_equal(x.grad.array, 2 + 2 * x.array)
+    assert asked == ["at once", "y"] * 2 + ["at once"] * 4

@@ -11,112 +11,83 @@ from minigrad.core.errors import MinigradError
 from minigrad.core.tape import write
 from tests.device.stand_in_gpus import gpus
 
-SHAPE = (4, 3, 12, 12)
+
+def without(function, *inputs):
+    return function(*inputs)
 
 
 def network():
     minigrad.manual_seed(3)
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.3), nn.Conv2d(8, 8, 3, padding=1),
-        nn.ReLU(), nn.MaxPool2d(2), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(288, 5),
-    )  # fmt: skip
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Dropout(0.3), nn.Conv2d(8, 8, 3, padding=1)),
+        *(nn.ReLU(), nn.MaxPool2d(2), nn.Dropout2d(0.5), nn.Flatten(), nn.Linear(288, 5)),
+    )
 
 
-def images(requires_grad=False, scale=1.0):
-    return Tensor(np.random.default_rng(1).standard_normal(SHAPE, dtype=np.float32) * np.float32(scale), requires_grad)
+def images():
+    return Tensor(np.random.default_rng(1).standard_normal((4, 3, 12, 12), dtype=np.float32), requires_grad=True)
 
 
-def gradients(model, run, x):
-    """(scores, the gradients of all parameters and of x, buffers), NumPy's, after a draw from the seed."""
-    scores = run(model, x)
-    ops.sum(scores * scores).backward()
-    found = [scores, *(parameter.grad for parameter in (*model.parameters(), x)), *model.buffers()]
-    return [np.array(tensor.detach()) for tensor in found], minigrad.default_generator.get_state()
-
-
-def nested(model, x):
-    inner = lambda h: recompute(model[4:7], recompute(model[2:4], h))
-    return model[9](recompute(lambda h: model[7:9](inner(model[:2](h))), x))
-
-
-WAYS = {
-    "whole": lambda model, x: recompute(model, x),
-    "one after the other": lambda model, x: recompute(model[7:], recompute(model[3:7], recompute(model[:3], x))),
-    "nested": nested,
-    "layer by layer": lambda model, x: __import__("functools").reduce(lambda h, layer: recompute(layer, h), model, x),
-    "without Modules": lambda model, x: recompute(
-        lambda h, slope=0: nn.Sequential.forward(model, h) * slope, x, slope=1
+WAYS = {  # each written so that the same operations are fused with recompute and without
+    "whole": lambda again, model, x: again(model, x),
+    "one after the other": lambda again, model, x: again(model[7:], again(model[3:7], again(model[:3], x))),
+    "nested": lambda again, model, x: again(
+        lambda h: model[9](model[7:9](again(lambda h: again(model[4:7], again(model[2:4], h)), model[:2](h)))), x
     ),
 }
 
 
-def plain(name):
-    """The same without recompute, with the same operations fused."""
-    cuts = {"one after the other": (3, 7), "nested": (2, 4, 7, 9), "layer by layer": range(1, 10)}.get(name, ())
-    edges = [0, *cuts, 10]
-
-    def run(model, x):
-        if name == "without Modules":
-            return nn.Sequential.forward(model, x)
-        for start, stop in zip(edges, edges[1:], strict=False):
-            x = model[start:stop](x)
-        return x
-
-    return run
-
-
-@pytest.mark.parametrize("name", WAYS)
-def test_the_same_bits_and_state(name):
-    wanted, generator = gradients(network(), plain(name), images(True))
-    found, after = gradients(network(), WAYS[name], images(True))
-    assert after == generator
-    for one, two in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
-def test_an_input_without_gradient_and_parameters_used_outside_too():
-    weight = nn.Parameter(np.random.default_rng(0).standard_normal((5, 5)).astype("f4"))
-    x, grads = Tensor(np.ones((2, 5), "f4")), []
-    for wrap in (lambda f, *given: f(*given), recompute):
-        weight.grad = None
-        h = wrap(lambda x: ops.tanh(x @ weight), x)
-        ops.sum((h @ weight) * h).backward()
-        grads.append(np.array(weight.grad))
-    np.testing.assert_array_equal(*grads)
-
-
-def test_several_outputs_in_any_nesting():
-    x = images(True)
-    out = recompute(lambda x: {"a": (ops.exp(x), [ops.sin(x)]), "n": 7, "x": x}, x)
-    assert out["n"] == 7 and out["x"] is x
-    ops.sum(out["a"][0] * out["a"][1][0]).backward()
-    wanted = np.exp(x.array) * (np.sin(x.array) + np.cos(x.array))
-    np.testing.assert_allclose(x.grad.array, wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("inner", [lambda f, x: f(x), recompute])
-def test_second_derivatives(inner):
-    x = Tensor(np.array([0.3, -0.7]), requires_grad=True)
-    function = lambda x: inner(lambda h: ops.sin(h) * h, ops.exp(x))
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_same_bits_and_state(way):
+    """Scores, gradients, buffers and random numbers; each hook of a parameter fires once."""
     found = []
-    for wrap in (lambda f, x: f(x), recompute):
-        (first,) = minigrad.grad(ops.sum(wrap(function, x)), x, create_graph=True)
-        (second,) = minigrad.grad(ops.sum(first * first), x)
-        found.append((np.array(first.detach()), np.array(second)))
-    np.testing.assert_array_equal(found[0], found[1])
+    for again in (without, recompute):
+        model, x, fired = network(), images(), []
+        for parameter in model.parameters():
+            parameter.register_hook(lambda g, fired=fired: fired.append(g.shape) and None)
+        scores = way(again, model, x)
+        (scores * scores).sum().backward()
+        seen = [scores, *(parameter.grad for parameter in (*model.parameters(), x)), *model.buffers()]
+        found.append(
+            [np.array(tensor.detach()).tobytes() for tensor in seen] + [minigrad.default_generator.get_state()]
+        )
+        assert sorted(fired) == sorted(parameter.shape for parameter in model.parameters())
+    assert found[0] == found[1]
+
+
+def test_parameters_used_outside_too_and_outputs_in_any_nesting():
+    """An input needs no gradient."""
+    weight, x = nn.Parameter(np.random.default_rng(0).standard_normal((5, 5))), Tensor(np.ones((2, 5)))
+    found = []
+    for wrap in (without, recompute):
+        out = wrap(lambda x: {"a": (ops.tanh(x @ weight), [weight.sin()]), "n": 7, "x": x}, x)
+        h, (rest,) = out["a"]
+        found.append(minigrad.grad((h @ weight * h).sum() + (rest * weight).sum(), weight)[0].tolist())
+        assert out["n"] == 7 and out["x"] is x
+    assert found[0] == found[1]
+
+
+def test_second_derivatives():
+    x, found = Tensor(np.array([0.3, -0.7]), requires_grad=True), []
+    for outer, inner in ((without, without), (recompute, without), (recompute, recompute)):
+        out = outer(lambda x: inner(lambda h: h.sin() * h, x.exp()), x)  # noqa: B023
+        (first,) = minigrad.grad(out.sum(), x, create_graph=True)
+        (second,) = minigrad.grad((first * first).sum(), x)
+        found.append((first.tolist(), second.tolist()))
+    assert found[0] == found[1] == found[2]
 
 
 def test_grad_of_inputs_and_a_second_backward():
-    x, w = images(True), Tensor(np.ones(12, "f4"), requires_grad=True)
+    x, w = images(), Tensor(np.ones(12, "f4"), requires_grad=True)
     calls = []
-    out = recompute(lambda x: calls.append(1) or ops.exp(x) * w, x)
-    first = minigrad.grad(ops.sum(out), [w, x], retain_graph=True)
-    second = minigrad.grad(ops.sum(out), [w, x])
+    out = recompute(lambda x: calls.append(1) or ops.exp(x) * w, x).sum()
+    first = minigrad.grad(out, [w, x], retain_graph=True)
+    second = minigrad.grad(out, [w, x])
     assert len(calls) == 2  # forward, and once for both
     for one, two in zip(first, second, strict=True):
         np.testing.assert_array_equal(one, two)
     with pytest.raises(MinigradError, match="freed by an earlier backward"):
-        ops.sum(out).backward()
+        out.backward()
 
 
 def test_it_runs_again_in_the_modes_of_before():
@@ -128,109 +99,62 @@ def test_it_runs_again_in_the_modes_of_before():
             factor = ops.exp(x)
         return x * factor
 
-    x = images(True)
+    x = images()
     with minigrad.deterministic(False):
-        out = recompute(function, x)
-    total = ops.sum(out)
+        total = recompute(function, x).sum()
     with minigrad.no_grad():
         total.backward()
+        assert recompute(network().eval(), x).is_leaf  # nothing is recorded
     assert seen == [(False, True)] * 2 and minigrad.is_deterministic()
     np.testing.assert_allclose(x.grad.array, np.exp(x.array), rtol=1e-6)
 
 
-def test_nothing_is_kept_where_nothing_is_recorded():
-    with minigrad.no_grad():
-        out = recompute(network().eval(), images())
-    assert out.is_leaf and not out.requires_grad
-
-
-@pytest.mark.parametrize("requires_grad", [True, False])  # where not, no gradient wants the weight itself
-def test_arguments_changed_since_are_refused(requires_grad):
-    weight, x = nn.Parameter(np.ones((3, 3), "f4")), Tensor(np.ones((2, 3), "f4"), requires_grad=requires_grad)
-    out = recompute(lambda x: ops.tanh(x @ weight), x)
-    weight.grad = Tensor(np.ones((3, 3), "f4"))
-    minigrad.optim.SGD([weight], lr=1.0).step()
-    with pytest.raises(MinigradError, match="was changed after it was used"):
-        ops.sum(out).backward()
-
-
-def test_an_input_changed_since_is_refused():
-    weight, x = nn.Parameter(np.ones((2, 3), "f4")), Tensor(np.ones((2, 3), "f4"))
-    out = recompute(lambda x: ops.tanh(weight + x), x)
-    write(x)[...] = 2
-    with pytest.raises(MinigradError, match="an input was changed after it was used"):
-        ops.sum(out).backward()
-
-
-def test_refuses_what_is_no_function_and_one_that_changes_its_mind():
+def test_what_changed_since_is_refused():
+    for requires_grad in (True, False):  # where not, no gradient wants the weight itself
+        weight, x = nn.Parameter(np.ones((3, 3))), Tensor(np.ones((2, 3)), requires_grad=requires_grad)
+        for changed, words in ((weight, "was changed"), (x, "input was changed")):
+            out = recompute(lambda x: ops.tanh(x @ weight), x).sum()  # noqa: B023
+            write(changed)[...] = 2
+            with pytest.raises(MinigradError, match=f"{words} after it was used"):
+                out.backward()
     with pytest.raises(TypeError, match="recompute: function is a int"):
         recompute(3)
-    calls = []
-
-    def fickle(x):
-        calls.append(1)
-        return ops.exp(x) if len(calls) > 1 else ops.sin(x)
-
-    out = recompute(fickle, images(True))
-    with pytest.raises(RuntimeError, match="recompute: .*fickle applied exp in backward, before it was sin"):
-        ops.sum(out).backward()
-
-
-def test_hooks_of_parameters_fire_once_with_all_of_the_gradient():
-    model, fired = network(), []
-    for parameter in model.parameters():
-        parameter.register_hook(lambda g: fired.append(g.shape) and None)
-    ops.sum(recompute(model, images())).backward()
-    assert sorted(map(len, fired)) == sorted(len(parameter.shape) for parameter in model.parameters())
-
-
-def most_bytes(run):
-    """How far the memory of arrays rises above what is in use before, forward and backward."""
-    gc.collect()
-    device.memory_statistics()
-    before, peak = device.memory_statistics()["used_bytes"], []
-
-    class Watch:
-        def look(self, *ignored):
-            peak.append(device.memory_statistics()["used_bytes"])
-
-    run(Watch().look)
-    return max(peak) - before
+    functions = iter([ops.sin, ops.exp])
+    out = recompute(lambda x: next(functions)(x), images())
+    with pytest.raises(RuntimeError, match="recompute: .*<lambda> applied exp in backward, before it was sin"):
+        out.sum().backward()
 
 
 def test_memory_is_that_of_the_largest_part():
     """Sixteen layers that keep one map each, in four parts: four maps between the parts, and the four of one part."""
     x = Tensor(np.random.default_rng(0).standard_normal((64, 4096), dtype=np.float32), requires_grad=True)
-    layers, size = 16, x.array.nbytes
 
-    def part(h, look, count):
+    def look():
+        used.append(device.memory_statistics()["used_bytes"])
+
+    def part(h, count):
         for _ in range(count):
             h = ops.sin(h)
             look()
         return h
 
-    def whole(look):
-        out = ops.sum(part(x, look, layers))
-        out.backward()
+    most = {}
+    for again, parts in ((without, 1), (recompute, 4)):
+        gc.collect()
+        used = []
         look()
-
-    def in_parts(look):
-        h = x
-        for _ in range(4):
-            h = recompute(part, h, look, layers // 4)
-        out = ops.sum(h)
+        h, x.grad = x, None
+        for _ in range(parts):
+            h = again(part, h, 16 // parts)
+        out = h.sum()
         del h
         out.backward()
         look()
-
-    one, two = most_bytes(whole), most_bytes(in_parts)
-    assert one >= layers * size and two <= 10 * size, (one / size, two / size)
-
-
-# ---- in a graph of a GPU ---------------------------------------------------------------------------------------------
+        most[again] = (max(used) - used[0]) / x.array.nbytes
+    assert most[without] >= 16 and most[recompute] <= 10, most
 
 
-def test_replays_draw_again_what_they_drew():
+def test_replays_of_a_graph_draw_again_what_they_drew():
     """Draws before the part and between two calls, which a count of the part's own would not know of."""
 
     def run(wrap):
@@ -241,7 +165,7 @@ def test_replays_draw_again_what_they_drew():
         @wrap
         def step(x):
             layer.weight.grad = None
-            ops.sum(recompute(part, ops.dropout(x, 0.5))).backward()
+            recompute(part, ops.dropout(x, 0.5)).sum().backward()
             return layer.weight.grad
 
         found = []

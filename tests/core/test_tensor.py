@@ -1,4 +1,4 @@
-"""A Tensor by itself: what it says and shows, what Python and NumPy make of it, its copies."""
+"""A Tensor by itself: what it is made of, what it says and shows, what Python and NumPy make of it, its copies."""
 
 import copy
 import html
@@ -7,6 +7,7 @@ import operator
 import numpy as np
 import pytest
 
+import minigrad
 from minigrad import Tensor
 from minigrad.core.tape import write
 
@@ -15,75 +16,95 @@ def leaf(values, dtype="float64"):
     return Tensor(np.array(values, dtype), requires_grad=True)
 
 
-def shown(tensor):
-    """The lines that a notebook shows of the elements."""
-    return html.unescape(tensor._repr_html_().partition("<pre>")[2].removesuffix("</pre></div>")).split("\n")
+def test_an_array_is_taken_as_it_is_and_shared_with_numpy():
+    array = np.arange(6.0).reshape(2, 3)
+    x = Tensor(array)
+    assert x.array is array and x.numpy() is array and np.shares_memory(np.asarray(x), array)
+    assert np.shares_memory(np.from_dlpack(x), array) and np.shares_memory(minigrad.from_dlpack(array).array, array)
+    assert x.__array__("float32").dtype == "float32" and np.asarray(x, "int64").tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert Tensor(np.arange(3, dtype=">f4")).dtype == np.dtype("=f4")
+    assert Tensor([1.0, 2.0]).dtype == np.float32 and Tensor([1, 2]).dtype == np.int64
+    assert Tensor(np.float64(2)).dtype == np.float64
 
 
-def test_an_index_is_one_integer():
+def test_numpy_arrays_on_the_left():
+    x = leaf([1.0, 2.0, 3.0])
+    for y in (np.ones(3) * x, np.float64(2) - x, np.ones((2, 3)) @ x):
+        assert isinstance(y, Tensor) and y.requires_grad and y.dtype == np.float64
+
+
+def test_types_promote_as_in_pytorch():
+    x, i = Tensor(np.ones(3, np.float32)), Tensor([1, 2, 3])
+    for first, second, expected in (
+        *(("float32", "float64", "float64"), ("int64", "float32", "float32"), ("bool", "int32", "int32")),
+        *(("int32", "int64", "int64"), ("float16", "float32", "float32")),
+    ):
+        assert (Tensor(np.ones(2, first)) + Tensor(np.ones(2, second))).dtype == expected
+    no_dimensions = Tensor(np.array(1.0, np.float64))  # of which only the category counts, as of a number
+    for y in (x * 2.5, 2 / x, x**2, x + no_dimensions, i * 2.5, i / 2):
+        assert y.dtype == np.float32
+
+
+def test_one_element_is_a_number():
     assert operator.index(Tensor(np.array(3, "uint8"))) == 3 and [5, 6][Tensor(np.array([1]))] == 6
+    assert Tensor(np.array([[2.0]])) and not Tensor(np.array(0)) and f"{Tensor(2.0):.2f}" == "2.00"
     for values, dtype in ((1.0, "float32"), (True, "bool"), ([1, 2], "int64")):
         with pytest.raises(TypeError, match="^index: self has shape"):
             operator.index(Tensor(np.array(values, dtype)))
-
-
-def test_one_element_alone_has_a_truth_value():
-    assert Tensor(np.array([[2.0]])) and not Tensor(np.array(0))
     for size in (0, 2):
         with pytest.raises(ValueError, match=rf"^bool: self has shape \({size},\)"):
             bool(Tensor(np.ones(size)))
+
+
+def test_data_may_be_replaced():
+    x, old = leaf([1.0, 2.0]), np.array([1.0, 2.0])
+    (x * x).sum().backward()
+    x.data = x.data - 0.25 * x.grad
+    assert isinstance(x.array, np.ndarray) and x.requires_grad and x.is_leaf
+    np.testing.assert_array_equal(x.array, 0.5 * old)
+    with pytest.raises(TypeError, match="data: got a list, wanted a Tensor or an array"):
+        x.data = [1.0]
+    x.data = np.float64(2)  # what NumPy makes of an array without dimensions
+    assert x.item() == 2
 
 
 def test_a_copy_of_a_leaf_starts_anew():
     x = leaf([1.0, 2.0])
     write(x)
     x.register_post_accumulate_grad_hook(print)
-    twin = copy.deepcopy(x)
-    assert twin.version == [0] and twin.node.ready_hooks == () and twin.node.hooks == ()
-    assert x.version == [1] and twin.array is not x.array
-
-
-def test_a_notebook_shows_what_a_tensor_is():
-    assert "requires_grad=True" in leaf([1.0])._repr_html_()
-    plain = Tensor(np.arange(200.0))._repr_html_()
-    assert "requires" not in plain and "..." not in plain and "199" in plain
-    assert "..." in Tensor(np.arange(201.0))._repr_html_()
-    assert "<pre>[[1., 2.],\n [3., 4.]]</pre>" in Tensor(np.array([[1.0, 2.0], [3.0, 4.0]]))._repr_html_()
-
-
-def test_long_tensors_are_shown_in_part():
-    for count, part in ((200, False), (201, True)):
-        assert ("..." in repr(Tensor(np.arange(float(count))))) == part
-    made = (leaf(np.zeros((2, 40))) * 2)._repr_html_()
-    assert ", made by mul" in made and made.count("\n") == repr(Tensor(np.zeros((2, 40)))).count("\n")
-
-
-def test_a_copy_has_a_gradient_of_its_own():
-    x = leaf([1.0, 2.0])
+    x.register_hook(lambda g: g * 2)
     (x * x).sum().backward()
     twin = copy.deepcopy(x)
-    write(twin.grad)[...] = 0
-    np.testing.assert_array_equal(x.grad.array, [2, 4])
+    assert twin.version == [0] and twin.node.ready_hooks == () and twin.node.hooks == () and twin.requires_grad
+    write(twin)[...] = write(twin.grad)[...] = 0
+    assert x.version == [1] and x.tolist() == [1, 2] and x.grad.tolist() == [4, 8]
     x.grad = x  # as that of half of its square is
     twin = copy.deepcopy(x)
     assert twin.grad is twin and twin is not x
+    with pytest.raises(RuntimeError, match="deepcopy: self was made by mul"):
+        copy.deepcopy(x * 2)
 
 
-def test_a_notebook_shows_the_first_lines():
-    for count, last in ((24, " [23.]]"), (25, "...")):
+def test_it_says_what_it_is():
+    x = Tensor([[1.0, 2.0]], requires_grad=True)
+    assert repr(x) == "Tensor([[1., 2.]], requires_grad=True)"
+    assert repr(x * 2).endswith("made by mul)") and "float64" in repr(Tensor(np.ones(1)))
+    for count, part in ((200, False), (201, True)):
+        assert ("..." in repr(Tensor(np.arange(float(count))))) == part
+
+
+def shown(tensor):
+    """The lines that a notebook shows of the elements."""
+    return html.unescape(tensor._repr_html_().partition("<pre>")[2].removesuffix("</pre></div>")).split("\n")
+
+
+def test_a_notebook_shows_what_it_is_and_the_first_lines():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    assert shown(x) == ["[[1., 2.],", " [3., 4.]]"] and "requires_grad=True" in x._repr_html_()
+    assert ", made by mul" in (x * 2)._repr_html_() and "requires" not in x.detach()._repr_html_()
+    for count in (24, 25):
         lines = shown(Tensor(np.arange(float(count)).reshape(count, 1)))
-        assert len(lines) == min(count, 25) and lines[0] == "[[ 0.],"
-        assert lines[23].startswith(" [23.]") and lines[-1] == last
-
-
-def test_a_notebook_fetches_no_large_array_from_a_device():
-    assert shown(Tensor(np.arange(1001.0)))[0].startswith("[   0.,    1.,")
+        assert len(lines) == count and lines[23].startswith(" [23.]") and (lines[-1] == "...") == (count > 24)
     assert shown(Tensor(np.arange(1000.0)).to("interpreter"))[0].startswith("[  0.,   1.,")
-    (line,) = shown(Tensor(np.arange(1001.0)).to("interpreter"))
+    (line,) = shown(Tensor(np.arange(1001.0)).to("interpreter"))  # no large array is fetched
     assert line == "1,001 elements; .numpy() brings them here"
-
-
-def test_numpy_gets_the_type_that_it_asks_for():
-    x = Tensor(np.array([1.5, 2.5]))
-    assert x.__array__("float32").dtype == "float32" and x.__array__().dtype == "float64"
-    assert np.asarray(x, "int64").tolist() == [1, 2]

@@ -31,10 +31,10 @@ def network():
     )
 
 
-def batches(prefetch=2):
+def batches():
     images = data.digits()[0].subset(slice(32 * STEPS))
     augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize(images.mean, images.std)])
-    return data.Loader(images, 32, shuffle=True, seed=4, transform=augment, prefetch=prefetch)
+    return data.Loader(images, 32, shuffle=True, seed=4, transform=augment)
 
 
 def trained(seed=1):
@@ -80,57 +80,46 @@ def busy(function):
     return stop, thread
 
 
-# ---- cases -----------------------------------------------------------------------------------------------------------
-
-
-def several_threads():
-    """Trainings in several threads at once, each of which enters the team of threads."""
-    alone, found = [trained(seed) for seed in range(WORKERS)], {}
-
-    def work(seed):
-        found[seed] = [trained(seed) for _ in range(3)]
-
-    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(WORKERS)]
+def at_once(work):
+    """Have as many threads begin the same work at once, each given its number."""
+    begin = threading.Barrier(WORKERS)
+    workers = [threading.Thread(target=lambda seed: (begin.wait(), work(seed)), args=(i,)) for i in range(WORKERS)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert found == {seed: [alone[seed]] * 3 for seed in range(WORKERS)}
+
+
+# ---- cases -----------------------------------------------------------------------------------------------------------
 
 
 def first_calls_of_several_threads():
     """Threads that need the same kernels when none is there yet."""
-    begin, found = threading.Barrier(WORKERS), []
 
     def gradient():
         x = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4), requires_grad=True)
         (x.relu() @ x.T).softmax(1).square().sum().backward()
         return x.grad.numpy().tobytes()
 
-    def work():
-        begin.wait()
-        found.append(gradient())
-
-    workers = [threading.Thread(target=work) for _ in range(WORKERS)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    found = []
+    at_once(lambda seed: found.append(gradient()))
     assert found == [gradient()] * WORKERS
 
 
-def forked():
-    """Children, and a child of a child, of a process that has used its team; it goes on as before."""
-    alone = trained()
-    for _ in range(2):
-        assert in_child(lambda: trained() == alone and threads() == 1)
-    assert in_child(lambda: in_child(lambda: trained() == alone))
-    assert trained() == alone and threads() == 2
+def threads_and_forks():
+    """Trainings in several threads, each of which enters the team of threads; then forks, which may have no team."""
+    alone, found = [trained(seed) for seed in range(WORKERS)], {}
+    at_once(lambda seed: found.update({seed: [trained(seed) for _ in range(3)]}))
+    assert found == {seed: [alone[seed]] * 3 for seed in range(WORKERS)}
+    if hasattr(os, "fork"):
+        assert in_child(lambda: trained() == alone[1] and threads() == 1)
+        assert in_child(lambda: in_child(lambda: trained() == alone[1]))
+        forked_from_busy_threads(alone[1])
+        assert trained() == alone[1] and threads() == 2
 
 
-def forked_from_busy_threads():
+def forked_from_busy_threads(alone):
     """Forks while other threads train, load batches and compile."""
-    alone = trained()
     numbers = iter(range(1 << 30))
 
     def compile_one():
@@ -148,10 +137,32 @@ def forked_from_busy_threads():
         for stop, thread in others:
             stop.set()
             thread.join()
-    assert trained() == alone
 
 
-def forked_with_an_open_loader():
+def worker_processes():
+    """Pools of workers, of every way to start them, after this process has computed: results and random numbers.
+
+    A forked worker draws on from its parent's numbers, a spawned one from seed 0, batches from their own.
+    """
+    ways = multiprocessing.get_all_start_methods()
+    alone = [trained(seed) for seed in range(WORKERS)]
+    minigrad.manual_seed(7)
+    drawn()
+    first, found = minigrad.default_generator.get_state(), {}
+    for way in ways:
+        with multiprocessing.get_context(way).Pool(1) as pool:
+            found[way] = pool.apply_async(drawn).get(100)
+            assert pool.map_async(trained, range(WORKERS)).get(100) == alone, way
+    assert minigrad.default_generator.get_state() == first
+    continued = drawn()
+    minigrad.manual_seed(0)
+    fresh = drawn()
+    assert continued != fresh and found == {way: continued if way == "fork" else fresh for way in ways}
+    if "fork" in ways:
+        forked_with_an_open_loader(alone[1])
+
+
+def forked_with_an_open_loader(alone):
     """A child that goes on with an iteration of its parent is told that it cannot, and may begin another."""
 
     def told():
@@ -161,7 +172,7 @@ def forked_with_an_open_loader():
             return "prefetch=0" in str(error) and trained() == alone
         return False
 
-    alone, iterator = trained(), iter(batches())
+    iterator = iter(batches())
     next(iterator)
     stop, thread = busy(lambda: list(batches()))
     try:
@@ -171,31 +182,6 @@ def forked_with_an_open_loader():
         stop.set()
         thread.join()
     assert len(list(iterator)) == STEPS - 1
-
-
-def pools():
-    """Workers of multiprocessing, of every way to start them, after this process has computed."""
-    alone = [trained(seed) for seed in range(WORKERS)]
-    for way in multiprocessing.get_all_start_methods():
-        with multiprocessing.get_context(way).Pool(2) as pool:
-            assert pool.map_async(trained, range(WORKERS)).get(100) == alone, way
-
-
-def streams():
-    """Random numbers: a forked worker draws on from its parent's, a spawned one from seed 0, batches from their own."""
-    minigrad.manual_seed(7)
-    drawn()
-    first = minigrad.default_generator.get_state()
-    found = {}
-    for way in multiprocessing.get_all_start_methods():
-        with multiprocessing.get_context(way).Pool(1) as pool:
-            found[way] = pool.apply_async(drawn).get(100)
-    assert minigrad.default_generator.get_state() == first
-    continued = drawn()
-    minigrad.manual_seed(0)
-    fresh = drawn()
-    assert continued != fresh
-    assert found == {way: continued if way == "fork" else fresh for way in found}
 
 
 def main():

@@ -1,20 +1,23 @@
-"""The engine on devices: moving, mixing, memory, wrong labels; on the interpreter and on GPUs of the stand-in."""
+"""The engine on devices: moving, mixing, memory, wrong labels, streams; on the interpreter and the stand-in's GPUs."""
 
 import copy
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, checkpoint, cuda, device, models, nn, optim
+from minigrad import Tensor, checkpoint, cuda, device, grad, gradcheck, gradgradcheck, nn, no_grad, optim
 from minigrad.core.errors import OutOfMemory
-from minigrad.data import Loader, digits
+from minigrad.data import Compose, Dataset, Loader, Normalize, PadCrop, digits
 from minigrad.nn import functional as F
 from minigrad.train import fit
 from tests.kernels.kernel_runs import DEVICE
 
 from .stand_in_gpus import gpus
+
+RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
@@ -23,9 +26,9 @@ def machine():
         yield found
 
 
-@pytest.fixture(params=["cuda:0"] if DEVICE == "cuda" else ["interpreter", "cuda:0", "cuda:1"])
+@pytest.fixture(params=["cuda:0"] if DEVICE == "cuda" else ["interpreter", "cuda:1"])
 def place(request):
-    """A device. GPUs, of which the first is the current one, are those of the stand-in unless there is a real one."""
+    """A device. A GPU is one of the stand-in that is not the current one, unless there is a real one."""
     if request.param == "interpreter" or DEVICE == "cuda":
         yield request.param
     else:
@@ -35,28 +38,29 @@ def place(request):
 
 # ---- moving ----------------------------------------------------------------------------------------------------------
 
-ORDERS = [(2, 3, 4, 5), (0, 3, 4), (), (7,)]
+
+def test_moved_tensors_hold_the_same_and_lie_alike(place):
+    for dtype in ("float32", "float64", "float16", "int64", "uint8", "bool"):
+        for shape in ((2, 3, 4, 5), (0, 3, 4), (), (7,)):
+            array = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
+            turned = array.transpose(np.roll(np.arange(array.ndim), 1))
+            for x in (array, turned, array[..., ::2] if shape else array):
+                there = Tensor(x).to(place)
+                assert (there.device, there.dtype, there.shape) == (place, x.dtype, x.shape)
+                assert device.order_of(there.array) == device.order_of(x)
+                back = there.cpu()
+                assert back.device == "cpu" and type(back.array) is np.ndarray
+                np.testing.assert_array_equal(back.array, x)
+                assert there.to(place) is there and there.to(place, copy=True) is not there
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "uint8", "bool"])
-@pytest.mark.parametrize("shape", ORDERS, ids=str)
-def test_moved_tensors_hold_the_same_and_lie_alike(place, shape, dtype):
-    array = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
-    turned = array.transpose(np.roll(np.arange(array.ndim), 1))
-    for x in (array, turned, array[..., ::2] if shape else array):
-        there = Tensor(x).to(place)
-        assert there.device == place and there.dtype == x.dtype and there.shape == x.shape
-        assert device.order_of(there.array) == device.order_of(x)
-        back = there.cpu()
-        assert back.device == "cpu" and type(back.array) is np.ndarray
-        np.testing.assert_array_equal(back.array, x)
-    assert there.to(place) is there and there.to(place, copy=True) is not there
-
-
-def test_gradients_move_back(place):
-    x = minigrad.ones(3, requires_grad=True)
-    (x.to(place) * Tensor([1.0, 2.0, 3.0]).to(place)).sum().backward()
-    assert x.grad.device == "cpu" and x.grad.tolist() == [1, 2, 3]
+def test_gradients_of_any_order_move_back(place):
+    x = Tensor(np.array([0.5, -1.0]), requires_grad=True)
+    y = x.to(place)
+    (first,) = grad((y * y * y).to("cpu").sum(), x, create_graph=True)
+    assert first.device == "cpu"
+    np.testing.assert_allclose(first.detach().numpy(), 3 * x.detach().numpy() ** 2)
+    np.testing.assert_allclose(grad(first.sum(), x)[0].numpy(), 6 * x.detach().numpy())
 
 
 def test_gpus_by_number_and_by_name(machine):
@@ -92,77 +96,102 @@ def test_without_a_gpu_the_error_says_why():
             minigrad.zeros(1, device="cuda")
 
 
-def test_modules_move_with_their_state(place):
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).to(place)
-    assert {t.device for t in (*model.parameters(), *model.buffers())} == {place}
-    state = model.state_dict()
-    other = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
-    other.load_state_dict(state)
-    model.load_state_dict(other.state_dict())
-    twin = copy.deepcopy(model)
-    for mine, theirs, third in zip(model.parameters(), other.parameters(), twin.parameters(), strict=True):
-        assert (mine.device, theirs.device, third.device) == (place, "cpu", place)
-        np.testing.assert_array_equal(mine.detach().numpy(), theirs.detach().numpy())
-    model(minigrad.ones(2, 3, 5, 5, device=place)).sum().backward()
-    assert {p.grad.device for p in model.cpu().parameters()} == {"cpu"}
-
-
-def test_checkpoints_know_no_device(place, tmp_path):
+def test_modules_move_with_their_state_and_checkpoints_know_no_device(place, tmp_path):
     def parts():
-        model = nn.Linear(3, 2)
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
         return model, optim.Adam(model.parameters())
 
     model, optimizer = parts()
     model.to(place)
-    model(minigrad.ones(4, 3, device=place)).sum().backward()
+    model(minigrad.ones(2, 3, 5, 5, device=place)).sum().backward()
     optimizer.step()
     checkpoint.save(tmp_path / "run", model, optimizer)
     here, its = parts()
     checkpoint.load(tmp_path / "run", here, its)
-    np.testing.assert_array_equal(here.weight.detach().numpy(), model.weight.detach().numpy())
-    assert its.state[here.weight]["exp_avg"].tolist() == device.host(optimizer.state[model.weight]["exp_avg"]).tolist()
+    moments = (its.state[here[0].weight]["exp_avg"], optimizer.state[model[0].weight]["exp_avg"])
+    assert device.host(moments[0]).tolist() == device.host(moments[1]).tolist()
     checkpoint.load(tmp_path / "run", model, optimizer)
-    assert model.weight.device == place
+    twin, other = copy.deepcopy(model), parts()[0]
+    other.load_state_dict({name: tensor.array for name, tensor in model.state_dict().items()})
+    for one, where in ((model, place), (twin, place), (here, "cpu"), (other, "cpu")):
+        assert {t.device for t in (*one.parameters(), *one.buffers())} == {where}
+        for name, value in one.state_dict().items():
+            np.testing.assert_array_equal(value.cpu().numpy(), model.state_dict()[name].cpu().numpy())
+    assert {p.grad.device for p in model.cpu().parameters()} == {"cpu"}
+
+
+def test_what_is_made_filled_and_added_there_stays_there(place):
+    x = minigrad.arange(3, dtype="float32", device=place)
+    assert Tensor(x.array, dtype="float64").device == minigrad.tensor(x.array, "int64", place).device == place
+    for layer in (nn.BatchNorm2d(3, device=place), nn.GroupNorm(3, 3, device=place), nn.LayerNorm(4, device=place)):
+        assert {t.device for t in (*layer.parameters(), *layer.buffers())} == {place}
+        assert layer(minigrad.ones(2, 3, 4, 4, device=place)).device == place
+    assert nn.init.constant_(minigrad.zeros(2, device=place), 2.5).tolist() == [2.5, 2.5]
+    model = nn.Linear(2, 1).to(place)
+    for owner in (model, optim.SGD(model.parameters(), 0.1)):
+        model(minigrad.ones(1, 2, device=place)).sum().backward()
+        owner.zero_grad(set_to_none=False)
+        assert model.weight.grad.device == place and model.weight.grad.tolist() == [[0, 0]]
+    for dtype in ("int64", "int8", "uint8", "bool", "float16"):
+        index, ones, wanted = np.array([1, 1, 2]), np.array([-1, -1, 1]).astype(dtype), np.zeros(4, dtype)
+        np.add.at(wanted, index, ones)
+        out = minigrad.zeros(4, dtype=dtype).to(place).scatter_add(0, Tensor(index).to(place), Tensor(ones).to(place))
+        assert out.dtype == dtype and out.tolist() == wanted.tolist()
+    picked = x.gather(0, Tensor(np.array(2)).to(place))
+    assert picked.device == place and device.is_array(picked.array) and picked.shape == () and picked.item() == 2
+
+
+def test_where_keeps_the_order_of_the_axes(place):
+    x = Tensor(RNG.standard_normal((2, 4, 4, 3)).astype("float32")).to(place).permute(0, 3, 1, 2)
+    for out in (minigrad.where(x > 0, x, 0.0), minigrad.where(x > 0, 1.0, x), minigrad.where(x[:, :1] > 0, x, x[:1])):
+        assert device.order_of(out.array) == (0, 2, 3, 1)
+    np.testing.assert_array_equal(minigrad.where(x > 0, x, 0.0).numpy(), np.maximum(x.numpy(), 0))
+
+
+def test_anomalies_and_wrong_gradients_are_looked_for_there(place):
+    with minigrad.detect_anomaly():
+        with pytest.raises(RuntimeError, match=r"log: the result has NaN, .*input \(2,\) from -1 to -1"):
+            (minigrad.ones(2, device=place, requires_grad=True) - 2).log()
+    x, y = (minigrad.randn(2, 3, dtype="float64").to(place).requires_grad_() for _ in range(2))
+    assert gradcheck(lambda x, y: (x * y).sin(), (x, y)) and gradgradcheck(lambda x, y: x * y * y, (x, y))
 
 
 # ---- two devices -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_ops_refuse_two_devices_by_name(place):
+    there, here = minigrad.ones(3, 3, device=place), minigrad.ones(3, 3)
+    words = rf"(is on cpu, \S+ on {place}|is on {place}, \S+ on cpu); wanted one device"
+    for call in (
         lambda x, y: x + y,
         lambda x, y: minigrad.cat([x, y]),
-        lambda x, y: x @ y,
         lambda x, y: F.linear(x, y),
         lambda x, y: minigrad.where(x > 0, x, y),
-        lambda x, y: F.mse_loss(x, y),
         lambda x, y: F.cross_entropy(x, y[0].long() * 0),
-    ],
-)
-def test_ops_refuse_two_devices_by_name(place, call):
-    x, y = minigrad.ones(3, 3, device=place), minigrad.ones(3, 3)
-    with pytest.raises(
-        RuntimeError, match=rf"(is on cpu, \S+ on {place}|is on {place}, \S+ on cpu); wanted one device"
+        lambda x, y: x * y.sum().detach().requires_grad_(),
     ):
-        call(x, y)
-    with pytest.raises(RuntimeError, match="wanted one device"):
-        call(y, x)
+        for x, y in ((there, here), (here, there)):
+            with pytest.raises(RuntimeError, match=words):
+                call(x, y)
 
 
-def test_numbers_and_tensors_without_dimensions_go_anywhere(place):
-    x = minigrad.ones(2, device=place, requires_grad=True)
-    y = (x * 2 + Tensor(np.float32(3))) / minigrad.tensor(4.0)
-    assert y.device == place and y.tolist() == [1.25, 1.25]
-    with pytest.raises(RuntimeError, match="wanted one device"):
-        x * minigrad.tensor(4.0, requires_grad=True)
-
-
-def test_subscripts_may_come_from_the_host(place):
+def test_numbers_and_subscripts_may_come_from_the_host(place):
     x = minigrad.arange(6, dtype="float32").reshape(2, 3).to(place).requires_grad_()
-    y = x[[1, 0, 1], Tensor(np.array([2, 2, 2]))]
+    y = x[[1, 0, 1], Tensor(np.array([2, 2, 2]))] * 2 + Tensor(np.float32(3)) / minigrad.tensor(4.0)
     y.sum().backward()
-    assert y.tolist() == [5, 2, 5] and x.grad.tolist() == [[0, 0, 1], [0, 0, 2]]
+    assert y.device == place and y.tolist() == [10.75, 4.75, 10.75] and x.grad.tolist() == [[0, 0, 2], [0, 0, 4]]
+
+
+def test_gradients_of_two_devices_do_not_mix(place):
+    for here, there in (("cpu", place), (place, "cpu")):
+        w = minigrad.ones(2, device=here, requires_grad=True)
+        w.sum().backward()
+        w.data = w.detach().to(there)
+        with pytest.raises(RuntimeError, match=f"a gradient on {there} cannot be added to .grad on {here}"):
+            w.sum().backward()
+        w.grad = None
+        w.sum().backward()
+        assert w.grad.device == there
 
 
 # ---- labels, memory --------------------------------------------------------------------------------------------------
@@ -181,26 +210,80 @@ def test_wrong_labels_are_reported_when_the_device_is_waited_for(place):
         device.synchronize(place)
 
 
-def test_out_of_memory_says_what_to_do():
-    with gpus(1, capacity=1 << 16):
-        x = minigrad.ones(1000, device="cuda")
-        with pytest.raises(OutOfMemory, match="cuda:0 is out of memory: wanted 400,... bytes, but .* are free"):
-            minigrad.zeros(100_000, device="cuda")
-        assert isinstance(pytest.raises(MemoryError, minigrad.zeros, 100_000, device="cuda").value, OutOfMemory)
-        assert (x + 1).sum().item() == 2000  # and the GPU goes on
-
-
-def test_fit_says_which_batch_was_too_large():
-    with gpus(1, capacity=1 << 20):
-        model = models.build("mlp", (1, 8, 8)).to("cuda")
-        train, _ = digits()
-        loader = Loader(train, 1024)
-        with pytest.raises(OutOfMemory, match="a batch had 1024 images, try 512"):
-            fit(model, loader, optim.SGD(model.parameters(), 0.1), 1)
-        assert all(p.grad is None for p in model.parameters())
-
-
-def test_memory_that_was_kept_is_given_back_before_an_error():
+def test_out_of_memory_says_what_to_do_and_the_gpu_goes_on():
     with gpus(1, capacity=1 << 20):
         for size in (100_000, 150_000, 200_000):  # each too large for what the one before left in the pool
             minigrad.zeros(size, device="cuda")
+        x = minigrad.ones(1000, device="cuda")
+        with pytest.raises(OutOfMemory, match="cuda:0 is out of memory: wanted 4,000,... bytes, but .* are free"):
+            minigrad.zeros(1_000_000, device="cuda")
+        assert issubclass(OutOfMemory, MemoryError) and (x + 1).sum().item() == 2000
+        model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 1 << 16))
+        with pytest.raises(OutOfMemory):
+            model.cuda()
+        assert {p.device for p in model.parameters()} == {"cpu"}  # it moves whole or not at all
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 256)).to("cuda")
+        with pytest.raises(OutOfMemory, match="a batch had 1024 images, try 512"):
+            fit(model, Loader(digits()[0], 1024), optim.SGD(model.parameters(), 0.1), 1)
+        assert all(p.grad is None for p in model.parameters())
+        model, x = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()).cuda(), minigrad.ones(8, 3, 24, 24, device="cuda")
+        with no_grad():
+            with pytest.raises(OutOfMemory):
+                model(x)
+            assert model(x[:1, :, :6, :6]).shape == (1, 64, 4, 4)
+
+
+# ---- streams and threads ---------------------------------------------------------------------------------------------
+
+
+def parts(place):
+    minigrad.manual_seed(0)
+    layers = nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(18, 4)
+    model = nn.Sequential(*layers).to(place)
+    return model, optim.Adam(model.parameters())
+
+
+def losses(model, optimizer, x, y, count):
+    found = []
+    for _ in range(count):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+@pytest.mark.deep
+def test_trainings_on_several_streams_and_in_several_threads(machine):
+    """A training that changes its stream, and one for each GPU in a thread, have the losses of one alone."""
+    x, y = RNG.standard_normal((2, 1, 8, 8), "float32"), np.array([1, 2])
+    work = lambda gpu: losses(*parts(gpu), Tensor(x).to(gpu), Tensor(y).to(gpu), 2)
+    wanted = work("cuda:1")
+    training, found, batch = parts("cuda:1"), [], (Tensor(x).to("cuda:1"), Tensor(y).to("cuda:1"))
+    for _ in range(2):
+        cuda.synchronize("cuda:1")
+        with cuda.stream(cuda.Stream("cuda:1")):
+            assert cuda.current_device() == 1
+            found += losses(*training, *batch, 1)
+    assert found == wanted and cuda.current_device() == 0
+    training = {gpu: parts(gpu) for gpu in ("cuda:0", "cuda:1")}  # each from the one seed
+    with ThreadPoolExecutor(2) as threads:
+        work = lambda gpu: losses(*training[gpu], Tensor(x).to(gpu), Tensor(y).to(gpu), 2)
+        assert list(threads.map(work, training)) == [wanted, wanted]
+
+
+@pytest.mark.deep
+def test_a_loader_serves_any_stream(machine):
+    data = Dataset(RNG.integers(0, 256, (13, 1, 8, 8), np.uint8), RNG.integers(0, 4, 13), tuple("abcd"))
+    loader, kept = Loader(data, 8, device="cuda"), []
+    for stream in (cuda.Stream(), cuda.Stream()):
+        with cuda.stream(stream):
+            kept.append(next(iter(loader))[0])
+    with cuda.stream(stream):
+        np.testing.assert_allclose(kept[1].numpy(), data.images[:8] / 255, rtol=1e-6)
+    for steps in ([PadCrop(2), Normalize((0.1,), (0.5,))], [Normalize((0.1,), (0.5,)), PadCrop(2)]):
+        (model, optimizer), loader = parts("cuda"), Loader(data, 8, True, transform=Compose(steps), device="cuda")
+        cuda.synchronize()
+        with cuda.stream(cuda.Stream()):
+            assert len(fit(model, loader, optimizer, 1, clip=1.0)) == 1

@@ -21,39 +21,60 @@ def machine():
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
-def trained(name, place, kind=optim.Adam, steps=3, batch=4):
-    """(losses, parameters) after some steps from the same start."""
+class Split(nn.Module):
+    """Convolution and batch norm on one device, the linear layers on another, and a way from each around the other."""
+
+    def __init__(self, first, second):
+        self.conv = nn.Conv2d(1, 4, 3).to(first)
+        self.norm = nn.BatchNorm2d(4).to(first)
+        self.drop = nn.Dropout(0.25)
+        self.linear = nn.Linear(4 * 16, 6).to(second)
+        self.gate = nn.Linear(36, 6).to(first)
+        self.head = nn.Linear(6, 3).to(second)
+        self.first, self.second = first, second
+
+    def forward(self, x):
+        x = x.to(self.first)
+        hidden = self.drop(F.relu(self.norm(self.conv(x)))).to(self.second)
+        gate = F.sigmoid(self.gate(x.flatten(1)))
+        hidden = self.linear(hidden.flatten(1))
+        there_and_back = (hidden.to(self.first) * gate).to(self.second)
+        return self.head(hidden + there_and_back)
+
+
+def trained(make, place, shape):
+    """The loss and the state of the model after a step, as NumPy arrays."""
     minigrad.manual_seed(0)
-    model = models.build(name, (1, 28, 28)).to(place)
-    optimizer = kind(model.parameters(), lr=1e-3)
-    x, y = minigrad.randn(batch, 1, 28, 28).to(place), Tensor(np.arange(batch) % 10).to(place)
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses, [p.detach().numpy() for p in model.parameters()]
+    model = make()
+    optimizer = optim.Adam(model.parameters(), lr=1e-2, eps=1e-3)  # at which a gradient near 0 may change its sign
+    x, y = minigrad.randn(4, *shape), Tensor(np.arange(4) % 3)
+    loss = F.cross_entropy(model(x.to(place)), y.to(place))
+    loss.backward()
+    assert all(p.device == p.grad.device for p in model.parameters())
+    optimizer.step()
+    return {"loss": loss.detach().cpu().numpy()} | {
+        name: value.cpu().numpy() for name, value in model.state_dict().items()
+    }
+
+
+def near(found, wanted):
+    for name, value in wanted.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_a_model_on_two_devices_trains_as_on_one():
+    """GPUs are the stand-in's for CuPy, whose current GPU stays the first; arrays that meet on two would be refused."""
+    run = lambda first, second: trained(lambda: Split(first, second), second, (1, 6, 6))
+    wanted = run("cpu", "cpu")
+    with gpus(2):
+        near(run("cuda:0", "cuda:1"), wanted)
+    near(run("interpreter", "cpu"), wanted)
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", ["lenet", "keras-cnn"])
-def test_three_steps_on_the_interpreter_equal_the_cpu(name):
-    here, there = trained(name, "cpu"), trained(name, "interpreter")
-    np.testing.assert_allclose(there[0], here[0], rtol=1e-5)
-    for one, other in zip(here[1], there[1], strict=True):
-        # A step of Adam is at most the rate; gradients near 0 may differ in sign.
-        np.testing.assert_allclose(other, one, atol=6e-3)
-        assert np.median(np.abs(other - one)) < 1e-6
-
-
-@pytest.mark.deep
-def test_two_runs_give_the_same_bits():
-    one, other = trained("lenet", "interpreter", steps=2), trained("lenet", "interpreter", steps=2)
-    assert one[0] == other[0]
-    for first, second in zip(one[1], other[1], strict=True):
-        np.testing.assert_array_equal(first, second)
+def test_a_step_of_lenet_on_the_interpreter_equals_the_cpu():
+    run = lambda place: trained(lambda: models.build("lenet", (1, 28, 28)).to(place), place, (1, 28, 28))
+    near(run("interpreter"), run("cpu"))
 
 
 def test_dropout_drops_the_same_on_every_device():
@@ -68,15 +89,8 @@ def test_dropout_drops_the_same_on_every_device():
 def lowest_rungs(machine, dtype):
     """The launches of a rung's lowest kinds in a step of a network whose every size fits the highest."""
     model = nn.Sequential(
-        nn.Conv2d(1, 8, 3),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3),
-        nn.ReLU(),
-        nn.Dropout(0.25),
-        nn.Flatten(),
-        nn.Linear(16 * 9, 12),
+        *(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Dropout(0.25), nn.Flatten(), nn.Linear(16 * 9, 12)),
     ).to("cuda", dtype)
     optimizer = optim.Adam(model.parameters())
     x, y = minigrad.randn(4, 1, 12, 12, dtype=dtype).cuda(), Tensor(np.arange(4)).cuda()
@@ -85,6 +99,7 @@ def lowest_rungs(machine, dtype):
     return {launch.name for launch in machine.launches if "plain" in launch.name or "tiled" in launch.name}
 
 
+@pytest.mark.deep
 def test_a_step_on_a_gpu_calls_no_library_and_no_rung_below_the_default(machine):
     assert not lowest_rungs(machine, "float32")
     assert not machine.library
@@ -92,89 +107,29 @@ def test_a_step_on_a_gpu_calls_no_library_and_no_rung_below_the_default(machine)
     assert {name.partition("_")[0] for name in lowest} >= {"conv2d", "matmul", "pool2d", "norm", "bias"}
 
 
-def test_a_step_of_lenet_on_a_gpu_calls_no_library_product(machine):
-    trained("lenet", "cuda:0", steps=1)
-    assert machine.launches and not machine.library
-
-
 # ---- inference -------------------------------------------------------------------------------------------------------
-
-
-def network():
-    minigrad.manual_seed(1)
-    model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1, bias=False),
-        nn.BatchNorm2d(8),
-        nn.ReLU(),
-        nn.Conv2d(8, 4, 3, stride=2),
-        nn.BatchNorm2d(4),
-        nn.Conv2d(4, 4, 1),
-        nn.ReLU(),
-    )
-    for _ in range(3):
-        model(minigrad.randn(4, 3, 6, 6))
-    return model.eval()
 
 
 @pytest.mark.parametrize("place", ["cpu", "interpreter"])
 def test_inference_folds_batch_norm_and_relu_into_convolution(place):
-    model, x = network().to(place), minigrad.randn(2, 3, 6, 6).to(place)
+    minigrad.manual_seed(1)
+    model = nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()),
+        *(nn.Conv2d(8, 4, 3, stride=2), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 1), nn.ReLU()),
+    )
+    before = model[1].running_mean.tolist()
+    with no_grad():
+        model(minigrad.randn(4, 3, 6, 6))  # in training nothing is folded
+    assert model[1].running_mean.tolist() != before
+    model, x = model.eval().to(place), minigrad.randn(2, 3, 6, 6).to(place)
     apart = model(x).detach().numpy()
     with interpreter.recording() as launches, no_grad():
         out = model(x)
     assert out.call is None and not out.requires_grad
     np.testing.assert_allclose(out.numpy(), apart, rtol=1e-5, atol=1e-6)
     if place == "interpreter":  # three convolutions, and nothing else that reads a map
-        assert [name.partition("_")[0] for name, _ in launches if not name.startswith("matmul_add")] in (
-            ["conv2d", "conv2d", "conv2d"],
-            ["conv2d", "conv2d", "matmul"],
-        )
-
-
-def test_what_is_folded_later_does_not_change_what_was_looked_at():
-    """A second use of a convolution's result, a hook, and a result kept until after the call."""
-
-    class Twice(nn.Module):
-        def __init__(self):
-            self.conv, self.norm, self.kept = nn.Conv2d(2, 2, 1), nn.BatchNorm2d(2), None
-            self.norm.running_mean.array[:] = 3
-
-        def forward(self, x):
-            self.kept = y = self.conv(x)
-            return F.relu(self.norm(y)) + F.relu(y) + y
-
-    model, x = Twice().eval(), minigrad.randn(2, 2, 3, 3)
-    wanted = model(x)
-    with no_grad():
-        out = model(x)
-        seen = []
-        hook = model.conv.register_forward_hook(lambda module, arguments, result: seen.append(result.numpy().copy()))
-        model(x)
-    hook.remove()
-    np.testing.assert_allclose(out.numpy(), wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
-    assert model.kept.call is None
-    np.testing.assert_array_equal(model.kept.numpy(), model.conv(x).detach().numpy())
-    np.testing.assert_array_equal(seen[0], model.kept.numpy())
-
-
-def test_nothing_waits_outside_of_a_module():
-    x, w = minigrad.ones(1, 1, 2, 2), minigrad.ones(1, 1, 1, 1)
-    with no_grad():
-        y = F.conv2d(x, w)
-        kept = nn.Conv2d(1, 1, 1)(x)
-        x.array[...] = 7
-    assert type(y) is Tensor and y.sum().item() == 4 and kept.call is None
-    conv = nn.Conv2d(1, 1, 1)
-    conv(x).sum().backward()
-    assert conv.weight.grad.item() == 28
-
-
-def test_batch_norm_in_training_is_not_folded():
-    model, x = network().train(), minigrad.randn(4, 3, 6, 6)
-    before = model[1].running_mean.tolist()
-    with no_grad():
-        model(x)
-    assert model[1].running_mean.tolist() != before and model[1].num_batches_tracked.item() == 4
+        *first, last = [name.partition("_")[0] for name, _ in launches if not name.startswith("matmul_add")]
+        assert first == ["conv2d", "conv2d"] and last in ("conv2d", "matmul")
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
@@ -182,35 +137,26 @@ def test_batch_norm_in_training_is_not_folded():
 RNG = np.random.default_rng(0)
 DATA = Dataset(RNG.integers(0, 256, (23, 3, 6, 5), np.uint8), RNG.integers(0, 4, 23), tuple("abcd"))
 NORMALIZE = Normalize((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
-RESIDENT = {
-    "as they are": None,
-    "normalised": NORMALIZE,
-    "cut": PadCrop(2),
-    "mirrored": Flip(),
-    "all": Compose([PadCrop(1, "edge"), Flip(0.3), NORMALIZE]),
+TRANSFORMS = {  # {name: (the transform, whether it is done where the data lie)}
+    "as they are": (None, True),
+    "normalised": (NORMALIZE, True),
+    "cut": (PadCrop(2), True),
+    "mirrored": (Flip(), True),
+    "all": (Compose([PadCrop(1, "edge"), Flip(0.3), NORMALIZE]), True),
+    "in another order": (Compose([Flip(), PadCrop(1)]), False),
+    "one's own": (Compose([lambda images, generator: images[:, ::-1].copy()]), False),
 }
 
 
-@pytest.mark.parametrize("name", RESIDENT)
-def test_batches_made_on_the_device_are_those_of_the_cpu(name):
-    loaders = [
-        Loader(DATA, 8, True, seed=3, transform=RESIDENT[name], device=place) for place in ("cpu", "interpreter")
-    ]
+@pytest.mark.parametrize("transform, there", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_batches_on_the_device_are_those_of_the_cpu(transform, there):
+    loaders = [Loader(DATA, 8, True, seed=3, transform=transform, device=place) for place in ("cpu", "interpreter")]
     for _ in range(2):
-        for here, there in zip(*loaders, strict=True):
-            assert there[0].device == there[1].device == "interpreter" and there[0].dtype == "float32"
-            np.testing.assert_allclose(there[0].numpy(), here[0].numpy(), rtol=3e-7, atol=1e-7)
-            np.testing.assert_array_equal(there[1].numpy(), here[1].numpy())
-    assert loaders[1]._resident
-
-
-@pytest.mark.parametrize("steps", [[Flip(), PadCrop(1)], [lambda images, generator: images[:, ::-1].copy()]])
-def test_other_transforms_are_applied_on_the_host_and_sent(steps):
-    loaders = [Loader(DATA, 8, True, transform=Compose(steps), device=place) for place in ("cpu", "interpreter")]
-    for here, there in zip(*loaders, strict=True):
-        assert there[0].device == "interpreter"
-        np.testing.assert_array_equal(there[0].numpy(), here[0].numpy())
-    assert loaders[1]._resident is None
+        for (x, y), (images, labels) in zip(*loaders, strict=True):
+            assert images.device == labels.device == "interpreter" and images.dtype == "float32"
+            np.testing.assert_allclose(images.numpy(), x.numpy(), rtol=3e-7, atol=1e-7)
+            np.testing.assert_array_equal(labels.numpy(), y.numpy())
+    assert bool(loaders[1]._resident) == there
 
 
 def test_a_data_set_that_does_not_fit_stays_on_the_host():
@@ -221,14 +167,11 @@ def test_a_data_set_that_does_not_fit_stays_on_the_host():
 
 
 def test_an_epoch_on_the_device_goes_on_where_it_was_left():
-    loader = Loader(DATA, 8, True, device="interpreter")
-    first = [labels.tolist() for _, labels in loader]
-    other = Loader(DATA, 8, True, device="interpreter")
+    first, other, again = (Loader(DATA, 8, True, device="interpreter") for _ in range(3))
+    wanted = [labels.tolist() for _, labels in first]
     next(iter(other))
-    state = other.state_dict()
-    again = Loader(DATA, 8, True, device="interpreter")
-    again.load_state_dict(state)
-    assert [labels.tolist() for _, labels in again] == first[1:]
+    again.load_state_dict(other.state_dict())
+    assert [labels.tolist() for _, labels in again] == wanted[1:]
 
 
 # ---- ranges ----------------------------------------------------------------------------------------------------------

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, device, graph, nn, no_grad, optim
-from minigrad.core.tape import write
+from minigrad import Tensor, graph, nn, no_grad, optim
 from minigrad.graph import CaptureError, capture
 from minigrad.nn import functional as F
-from minigrad_kernels.errors import KindError, StateError
-from minigrad_kernels.interpreter import address
+from minigrad_kernels.errors import StateError
 from tests.device.stand_in_gpus import gpus
 
 RNG = np.random.default_rng(5)
@@ -39,7 +37,7 @@ def small():
     return nn.Sequential(*layers)
 
 
-def training(machine, kind, wrap, steps=5, shapes=(2,), passes=1, clip=None, **options):
+def training(machine, kind, wrap, steps=4, shapes=(2,), passes=1, clip=None, **options):
     """(losses, state, launches from Python in each step) of some steps."""
     minigrad.manual_seed(3)
     model = small().to("cuda")
@@ -75,28 +73,12 @@ def training(machine, kind, wrap, steps=5, shapes=(2,), passes=1, clip=None, **o
     return losses, state_of(model, optimizer), launches
 
 
-def test_a_graph_keeps_what_is_known_by_its_address_alone(machine, monkeypatch):
-    """As where a launch of another thread has looked up the arrays of this one's before it was told of them."""
-    eager = training(machine, optim.SGD, lambda function: function)[:2]
-    found = type(machine).arguments
-
-    def by_address(self, addresses):
-        for array in found(self, addresses).values():
-            address(array)
-        return {}
-
-    monkeypatch.setattr(type(machine), "arguments", by_address)
-    assert training(machine, optim.SGD, capture)[:2] == eager
-
-
 @pytest.mark.parametrize(
     "kind, options",
     [
-        (optim.SGD, {"momentum": 0.9, "clip": 0.1}),
-        (optim.Adam, {"passes": 2, "amsgrad": True}),
-        (optim.AdamW, {"shapes": (2, 3), "steps": 8}),
+        pytest.param(optim.Adam, {"passes": 2, "amsgrad": True, "clip": 0.1}, id="accumulated and clipped"),
+        pytest.param(optim.AdamW, {"shapes": (2, 3), "steps": 8}, id="two shapes", marks=pytest.mark.deep),
     ],
-    ids=["SGD, clipped", "Adam, accumulating", "AdamW, two shapes"],
 )
 def test_replayed_steps_equal_eager_ones_bit_for_bit(machine, kind, options):
     eager = training(machine, kind, lambda function: function, **options)
@@ -135,32 +117,6 @@ def test_options_and_draws_from_outside_enter_replays(machine):
         return losses, state_of(model, optimizer)
 
     assert run(lambda function: function) == run(capture)
-
-
-def test_parameters_of_16_bits_follow_the_rate_and_skip_steps(machine):
-    """Their update works on copies in float32, but what the device holds of its numbers stays where it is."""
-
-    def run(wrap):
-        minigrad.manual_seed(0)
-        model = nn.Linear(6, 3).to("bfloat16").to("cuda")
-        optimizer = optim.Adam(model.parameters(), lr=0.1)
-        schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-
-        @wrap
-        def step(x, found_inf):
-            optimizer.zero_grad()
-            model(x).float().square().sum().backward()
-            optimizer.step(found_inf=found_inf)
-            schedule.step()
-
-        for number in range(6):
-            x = np.random.default_rng(number).standard_normal((4, 6))
-            step(Tensor(x).to("bfloat16").to("cuda"), Tensor(np.full(1, number in (1, 4), "f8")).to("cuda"))
-        assert optimizer.state_dict()["state"][0]["step"] == 4
-        return state_of(model, optimizer)
-
-    assert run(lambda function: function) == run(capture)
-    assert len(machine.graph_launches) == 4
 
 
 def test_state_that_moves_makes_a_new_graph(machine):
@@ -242,42 +198,12 @@ def test_inference_by_a_graph(machine):
             found = scores(x, scale=2)
             np.testing.assert_array_equal(found["scores"].numpy(), (model(x) * 2).numpy())
             assert found["shape"] == (2, 1, 3, 3) and not found["scores"].requires_grad
+            again = scores(x, scale=2)["scores"]
+        assert again.array is found["scores"].array  # a result lies where the next call writes
         transposed = Tensor(np.ones((3, 3, 1, 2), np.float32).T).to("cuda")
         scores(transposed, scale=2)
         scores(x, scale=3)
     assert scores.graphs == 1 and "1 graphs" in repr(scores)
-
-
-def test_a_result_lies_where_the_next_call_writes(machine):
-    double = capture(lambda x: x + x)
-    for _ in range(3):
-        first = double(there(4))
-    x = there(4)
-    second = double(x)
-    assert second.array is first.array
-    np.testing.assert_array_equal(first.numpy(), 2 * x.numpy())
-
-
-def test_operands_that_are_bound_anew_stay_for_the_graph(machine):
-    """What CuPy's own functions read: products with numbers of an operand, a choice, a sum into memory, a copy."""
-    box = {"w": there(3), "into": there(3)}
-
-    def work(x):
-        with no_grad():
-            total = minigrad.where(x > 0, x * box["w"], box["w"]) + box["w"].sum()
-            device.accumulate(write(box["into"]), box["w"].array)
-            return total + box["into"]
-
-    step, x = capture(work), there(3)
-    for _ in range(3):
-        step(x)
-    into = box["into"].numpy()
-    wanted = (np.where(x.numpy() > 0, x.numpy() * box["w"].numpy(), box["w"].numpy()) + box["w"].numpy().sum()) + (
-        into + box["w"].numpy()
-    )
-    kept, box["w"] = box["into"], there(3)
-    np.testing.assert_allclose(step(x).numpy(), wanted, rtol=1e-6)
-    assert step.graphs == 1 and kept is box["into"]
 
 
 def test_memory_that_is_free_while_a_graph_is_captured_stays_its_own():
@@ -326,15 +252,11 @@ def test_without_a_gpu_it_is_the_function():
 
 REFUSED = {
     "item": (lambda x: x.sum().item(), "item reads values on the host"),
-    "numpy": (lambda x: x.numpy(), "numpy reads values on the host"),
-    "bool": (lambda x: 1 if x.sum() else 0, "bool reads values on the host"),
     "print": (lambda x: print(x), "repr reads values on the host"),
     "mask": (lambda x: x[x > 0], "getitem cannot become part of a graph: .*StreamCaptureUnsupported"),
-    "nonzero": (lambda x: minigrad.nonzero(x), "nonzero cannot become part of a graph"),
     "upload": (lambda x: x + Tensor(np.ones(3, np.float32)).to("cuda"), "to sends data of the host"),
     "wait": (lambda x: minigrad.cuda.synchronize(), "synchronize waits for the GPU"),
     "raw": (lambda x: x.array.get(), "get cannot become part of a graph"),
-    "cuBLAS": (lambda x: x.array @ x.array, "matmul cannot become part of a graph: NotImplementedError"),
 }
 
 
@@ -381,15 +303,3 @@ def test_errors_of_the_function_are_its_own(machine):
         step(x)
     calls.clear()
     assert step(x).tolist() == [2, 2] and not machine.captures
-
-
-def test_arguments_that_no_graph_can_have(machine):
-    step = capture(lambda x, more=None: x)
-    with pytest.raises(KindError, match="argument 0 requires a gradient; pass argument 0.detach"):
-        step(minigrad.ones(2, device="cuda").requires_grad_())
-    with pytest.raises(KindError, match="more is a set, wanted Tensors"):
-        step(minigrad.ones(2, device="cuda"), more=set())
-    with pytest.raises(StateError, match="Tensor 1 of the arguments is on cpu, the graph on cuda:0"):
-        step(minigrad.ones(2, device="cuda"), minigrad.ones(2))
-    with pytest.raises(KindError, match="function is 3, wanted a function"):
-        capture(3)

@@ -1,6 +1,7 @@
 """Captured functions that are called on several streams: one launch follows the other, and so do the host's writes."""
 
 import numpy as np
+import pytest
 
 import minigrad
 from minigrad import Tensor, nn, optim
@@ -39,6 +40,7 @@ def trained(wrap, count):
     return loss.item(), [parameter.detach().numpy().tobytes() for parameter in layer.parameters()]
 
 
+@pytest.mark.deep
 def test_what_the_host_writes_before_a_replay_waits_for_the_launch_before():
     with gpus(1):
         assert trained(capture, 2) == trained(lambda step: step, 1)

@@ -43,14 +43,7 @@ MADE = [
     row(TypeError, "LeakyReLU: negative_slope is '0.1'", nn.LeakyReLU, "0.1"),
     row(ValueError, "Embedding: padding_idx is 3, wanted one of 3 rows", nn.Embedding, 3, 2, 3),
     row(ValueError, "embed_dim is 8, wanted a multiple of num_heads=3", nn.MultiheadAttention, 8, 3),
-    row(
-        TypeError,
-        "TransformerEncoderLayer: activation is a str, wanted a f",
-        nn.TransformerEncoderLayer,
-        4,
-        2,
-        activation="mish",
-    ),
+    row(TypeError, "activation is a str, wanted a f", nn.TransformerEncoderLayer, 4, 2, activation="mish"),
     row(ValueError, r"Embedding: embeddings has shape \(3,\)", nn.Embedding.from_pretrained, x(3)),
     row(TypeError, r"ZeroPad2d: padding is \(1, 2\), wanted an integer or 4 of them", nn.ZeroPad2d, (1, 2)),
     row(TypeError, "Flatten: start_dim is 1.0, wanted an integer", nn.Flatten, 1.0),
@@ -92,16 +85,8 @@ GIVEN = [
     row(ValueError, "input has elements out of range.*0 to 1", nn.BCELoss(), 2 * x(3), x(3)),
     row(ValueError, "huber_loss: delta is 0", nn.HuberLoss(delta=0), x(3), x(3)),
     row(ValueError, r"target\[2\] = 10, but there are 10 classes \(0..9\)", CLASSES, x(3, 10), whole(0, 1, 10)),
-    row(
-        ValueError, r"target has shape \(2, 1\), wanted \(2,\) for an input of shape", CLASSES, x(2, 3), whole([0], [1])
-    ),
-    row(
-        ValueError,
-        r"probabilities are floating: one_hot\(...\).float\(\)$",
-        CLASSES,
-        x(2, 3),
-        F.one_hot(whole(0, 1), 3),
-    ),
+    row(ValueError, r"target has shape \(2, 1\), wanted \(2,\) for an", CLASSES, x(2, 3), whole([0], [1])),
+    row(ValueError, r"probabilities are floating: one_hot", CLASSES, x(2, 3), F.one_hot(whole(0, 1), 3)),
     row(ValueError, "do not broadcast", nn.TripletMarginLoss(), x(2, 3), x(2, 3), x(2, 4)),
 ]
 

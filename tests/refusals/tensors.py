@@ -90,11 +90,6 @@ def without_tape():
     loss.backward()
 
 
-def recorded_update():
-    w = leaf(2)
-    w -= 0.1 * w
-
-
 SEVERAL, INNER = r"self has shape \(2, 3\), wanted a single element", 2 * leaf(2)
 LOSS = leaf(2).sum()
 NUMPY = r"numpy: self requires a gradient, which NumPy would lose; call .detach\(\).numpy\(\)"
@@ -106,9 +101,11 @@ READ = [
     row(TypeError, "index: self has .*wanted a single integer", operator.index, X),
     row(TypeError, "len: self has no dimensions", len, SCALAR),
     row(RuntimeError, NUMPY, leaf(2).numpy),
+    row(TypeError, "type_as: other is a int, wanted a Tensor", X.type_as, 3),
+    row(TypeError, "requires_grad_: requires_grad is 'no'", X.requires_grad_, "no"),
+    row(TypeError, "len: self has no dimensions", list, SCALAR),
     row(IndexError, "size: dim is 2, but self has 2 dimensions", X.size, 2),
     row(BufferError, r"dlpack: self requires a gradient, .*call .detach\(\)", np.from_dlpack, leaf(2)),
-    row(RuntimeError, "setitem: input is a leaf that", operator.setitem, leaf(2), 0, 1),
     row(IndexError, "getitem: .*wanted integers or bools", operator.getitem, X, [0.5]),
     row(TypeError, "wanted an element type such as 'float32' or the name of a device", X.to, "half"),
     row(TypeError, "wants floating elements, got int64", WHOLE.requires_grad_),
@@ -120,15 +117,18 @@ READ = [
     row(RuntimeError, r"an output of shape \(2,\) is no scalar; pass a gradient", leaf(2).backward),
     row(RuntimeError, "retain_graph=True|freed", walked().backward),
     row(RuntimeError, r"compute the loss outside of no_grad\(\)", without_tape),
-    row(RuntimeError, "isub: input is a leaf that requires a gradient; put the update", recorded_update),
     row(RuntimeError, "was changed after it was used", changed().backward),
     row(ValueError, "gradient .*shape", LOSS.backward, Tensor(np.ones(2, np.float32))),
     row(TypeError, "gradient is a ndarray, wanted a Tensor", LOSS.backward, np.ones(())),
+    row(TypeError, "gradient has elements float64, wanted", LOSS.backward, Tensor(np.ones(()))),
+    row(TypeError, "grad: create_graph is 'no'", minigrad.grad, LOSS, leaf(2), create_graph="no"),
     row(RuntimeError, r"grad: inputs\[0\] does not require a gradient", minigrad.grad, LOSS, X),
     row(TypeError, "grad: an output is a float, wanted a Tensor", minigrad.grad, 1.0, leaf(2)),
     row(ValueError, "grad: 2 grad_outputs for 1 outputs", minigrad.grad, LOSS, leaf(2), [X, X]),
     row(RuntimeError, UNUSED, minigrad.grad, LOSS, leaf(2)),
     row(TypeError, "register_hook: hook is a int, wanted a func", leaf(2).register_hook, 3),
+    row(RuntimeError, "register_hook: .*the hook would never be called", X.register_hook, print),
+    row(RuntimeError, "hook: wants a leaf that", INNER.register_post_accumulate_grad_hook, print),
     row(RuntimeError, "retain_grad: self does not require a gradient", X.retain_grad),
     row(RuntimeError, "write: the Tensor was made by mul; only leaves", write, INNER),
     row(TypeError, "primitive: forward is a int, wanted a function", primitive, 3),
@@ -158,6 +158,7 @@ MODES = [
     row(TypeError, "capture: function is 3, wanted a function of Tensors", graph.capture, 3),
     row(TypeError, r"argument 0 requires a gradient; pass argument 0.detach\(\)", STEP, leaf(2)),
     row(TypeError, "capture: argument 1 is a set, wanted Tensors, and else what can", STEP, X, {1}),
+    row(RuntimeError, "Tensor 1 of the arguments is on cpu, the graph on cuda:0", lambda: STEP(X.to("cuda"), X)),
 ]
 
 # ---- devices: two GPUs of the stand-in, one of which is nearly full --------------------------------------------------

@@ -1,0 +1,149 @@
+"""Pooled memory: what shelves keep is bounded, and what a repeated step needs is there. Copies in another order."""
+
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import device, models, nn, optim
+from minigrad.device import arrays, memory
+
+
+@pytest.fixture(autouse=True)
+def empty_pool(monkeypatch):
+    """Nothing on the shelves, and what this test had in use is forgotten afterwards."""
+    device.empty_cache()
+    monkeypatch.setattr(memory._Bytes, "most_used", 0)
+    yield
+    device.empty_cache()
+
+
+def test_growing_sizes_do_not_pile_up():
+    start = device.memory_statistics()["reserved_bytes"]
+    for megabytes in range(1, 100):
+        largest = device.empty((megabytes << 20,), np.uint8).nbytes
+        kept = device.memory_statistics()["reserved_bytes"] - start
+        assert kept <= 2.5 * (largest + start) + memory.SLACK  # 2, and what rounding up to size classes adds
+
+
+def residual():
+    """As the larger ones: convolutions, batch norm, a sum around them, a mean over all pixels."""
+    layers = nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), models.BasicBlock(16, 16, 1)
+    return nn.Sequential(
+        *layers, models.BasicBlock(16, 32, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)
+    )
+
+
+@pytest.mark.parametrize(
+    "make, shape", [(models.lenet, (1, 28, 28)), pytest.param(residual, (3, 16, 16), marks=pytest.mark.deep)]
+)
+def test_steps_that_repeat_take_nothing_from_the_system(make, shape):
+    """Neither bytes for the pool nor pages."""
+    resource = pytest.importorskip("resource")  # of Unix
+    network, random, steps = make(), np.random.default_rng(0), 8
+    optimizer = optim.Adam(network.parameters())
+    images = minigrad.Tensor(random.standard_normal((64, *shape), dtype=np.float32))
+    labels, touched = minigrad.Tensor(random.integers(0, 10, 64)), []
+    for count in range(5 + steps):
+        if count == 5:
+            before = device.memory_statistics()
+        start = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images), labels).backward()
+        optimizer.step()
+        touched.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start)
+    after = device.memory_statistics()
+    made = after["requests"] - before["requests"]
+    assert made == after["reused"] - before["reused"] >= 10 * steps  # so the pool is what is measured
+    assert after["reserved_bytes"] == before["reserved_bytes"]
+    # Without the pool a step would touch all its memory anew. Python's own allocator may now and then take a page.
+    assert statistics.median(touched[5:]) <= 2 < before["reserved_bytes"] / 4096 / 10
+
+
+def test_views_keep_memory_alive():
+    x = minigrad.full((100, 100), 7.0)
+    view, capsule = memoryview(x.array[50:]), np.from_dlpack(x.array[::2])
+    address = x.array.ctypes.data
+    del x
+    others = [minigrad.full((100, 100), 1.0) for _ in range(4)]
+    assert all(other.array.ctypes.data != address for other in others)
+    assert view[0, 0] == 7 and capsule[0, 0] == 7
+    del view, capsule, others
+    assert device.memory_statistics()["cached_bytes"] > 0
+    minigrad.empty_cache()
+    assert device.memory_statistics()["cached_bytes"] == 0
+
+
+def test_shelves_are_emptied_when_the_system_has_no_more(monkeypatch):
+    attempts, made = [], memory._Bytes.__new__
+
+    def scarce(*arguments):
+        attempts.append(device.memory_statistics()["cached_bytes"])
+        if len(attempts) <= failures:
+            raise MemoryError
+        return made(*arguments)
+
+    for failures in (1, 2):
+        attempts.clear()
+        monkeypatch.setattr(memory._Bytes, "__new__", made)
+        device.empty((1 << 20,), np.uint8)
+        monkeypatch.setattr(memory._Bytes, "__new__", scarce)
+        if failures == 1:
+            assert device.empty((1 << 21,), np.uint8).nbytes == 1 << 21
+        else:
+            with pytest.raises(MemoryError):
+                device.empty((1 << 22,), np.uint8)
+        assert attempts[0] > 0 == attempts[1] and len(attempts) == 2
+
+
+def test_a_large_array_takes_back_what_dead_ones_held_before_it_is_refused(monkeypatch):
+    """free: what the host says it has left, which shelves and dead cycles add to."""
+    asked = []
+
+    def free_bytes():
+        asked.append(device.memory_statistics()["cached_bytes"])
+        return 5 << 26 if asked[-1] else 1 << 30  # the shelf of this size has 64 bytes more than the first
+
+    device.empty((1 << 20,), np.uint8)
+    monkeypatch.setattr(memory, "free_bytes", free_bytes)
+    assert device.empty((1 << 21,), np.uint8).size and not asked  # nobody asks for little
+    assert device.empty((memory.LARGE + 1,), np.uint8).size
+    assert len(asked) == 2 and asked[0] > 0 == asked[1]
+
+
+def test_what_the_host_can_give_is_the_least_of_its_limits(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "GROUP", tmp_path)
+    assert memory.free_bytes() >= 1 << 28  # without Linux: nobody knows
+    files = {"meminfo": "MemAvailable: 100 kB\nSwapFree: 20 kB\n", "memory.current": "1500"}
+    files["memory.stat"] = "anon 5\ninactive_file 30\nactive_file 40\n"
+    for most, free in ((None, 120 << 10), ("max", 120 << 10), ("2000", 2000 - 1500 + 70)):
+        for name, text in (files | ({"memory.max": most} if most else {})).items():
+            (tmp_path / name).write_text(text)
+        assert memory.free_bytes() == free
+
+
+def test_copies_from_channels_last_and_back(monkeypatch):
+    """By the kernel that turns tiles, or by NumPy: the same elements."""
+    kernel, called = arrays.transpose, []
+    monkeypatch.setattr(arrays, "transpose", lambda x, out: (called.append(1), kernel(x, out)))
+    for shape, threads, by_kernel in (
+        ((2, 16, 25, 10), 1, False),  # too few elements
+        ((64, 16, 6, 6), 1, True),
+        ((64, 15, 6, 6), 2, False),  # too narrow for tiles
+        ((64, 15, 6, 6), 3, True),
+        ((40000, 1, 1, 1), 3, False),
+    ):
+        monkeypatch.setattr(arrays, "threads", lambda threads=threads: threads)
+        for dtype in (np.float32, np.float64):
+            n, c, h, w = shape
+            last = np.arange(math.prod(shape), dtype=dtype).reshape(n, h, w, c).transpose(0, 3, 1, 2)
+            called.clear()
+            first = device.copy(last)
+            back = device.copy(first, (0, 2, 3, 1))
+            assert first.flags.c_contiguous and not np.shares_memory(first, last)
+            assert back.transpose(0, 2, 3, 1).flags.c_contiguous and len(called) == 2 * by_kernel
+            for copy in (first, back):
+                np.testing.assert_array_equal(copy, last, strict=True)
