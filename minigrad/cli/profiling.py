@@ -41,7 +41,7 @@ def run_profile(options):
         train(WARMING + count)
     print(f"{count} steps recorded after {WARMING} others\n")
     for by in ("op", "layer", "kernel"):
-        print(profile.table(by, "order" if by == "layer" else "time"), end="\n\n")
+        print(profile.table(by), end="\n\n")
     totals, (sizes, seconds) = profile.totals(), profile.peak()
     each = 1e3 * (totals["wall"] - totals["profiling"]) / count
     print(f"time: {each:.3f} ms a step; milliseconds in all (device: of a GPU; overlap: of both):")

@@ -133,7 +133,7 @@ def cost(report):
     """Time and memory of one training step, by layer."""
     if report.profile is None:
         return "" if "cost" in report.lacking else note("No step was measured.")
-    rows, peak = report.profile.rows("layer", "order"), report.profile.peak()[0]
+    rows, peak = report.profile.rows("layer"), report.profile.peak()[0]
     device = any(row.device for row in rows)
     longest = max((row.self for row in rows), default=0) or 1
     lines = []
