@@ -11,7 +11,7 @@ Source  Sugiyama, Tagawa and Toda 1981, "Methods for visual understanding of hie
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import accumulate, combinations, pairwise
+from itertools import accumulate, pairwise
 from statistics import fmean, median_low
 
 __all__ = ["Box", "arrange"]
@@ -55,7 +55,7 @@ def arrange(boxes, edges):
     for upper, lower in dict.fromkeys(pair for path in paths for pair in pairwise(path)):
         above[lower].append(upper)
         below[upper].append(lower)
-    rows = min(_orders(rows, above, below), key=lambda rows: _crossings(rows, below))
+    _order(rows, above, below)
     _place(rows, above, below)
     left = min(box.x - box.width / 2 for box in above)
     top, ends = 0.0, {}
@@ -90,16 +90,16 @@ def _rows(boxes, edges):
     return rows, paths
 
 
-def _orders(rows, above, below):
-    """Orders of the boxes in their rows: at first along the first arguments, then by medians; the others stay."""
+def _order(rows, above, below):
+    """Sort the boxes in their rows: at first along the first arguments, then by medians; the others stay."""
     spot, stack = {}, [box for box in below if not below[box]]
     while stack:
         if (box := stack.pop()) not in spot:
             spot[box] = len(spot)
             stack += reversed(sorted(above[box], key=lambda one: one.kind == "bend"))
-    rows = [sorted(row, key=spot.get) for row in rows]
+    for row in rows:
+        row.sort(key=spot.get)
     for step in [1, -1] * (SWEEPS // 2):
-        yield [list(row) for row in rows]
         spot = {box: i for row in rows for i, box in enumerate(row)}
         near = above if step == 1 else below
         for row in rows[::step]:
@@ -107,12 +107,6 @@ def _orders(rows, above, below):
             following = iter(sorted(middle, key=middle.get))
             row[:] = [next(following) if box in middle else box for box in row]
             spot |= {box: i for i, box in enumerate(row)}
-
-
-def _crossings(rows, below):
-    spot = {box: i for row in rows for i, box in enumerate(row)}
-    arrows = [[(spot[box], spot[lower]) for box in row for lower in below[box]] for row in rows]
-    return sum((a - c) * (b - d) < 0 for between in arrows for (a, b), (c, d) in combinations(between, 2))
 
 
 def _place(rows, above, below):

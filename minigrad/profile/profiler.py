@@ -42,7 +42,7 @@ class Profile(Interceptor):
     seconds     from the begin to the end, by the host's clock
     Profiles may be nested; each sees everything inside it. An exception ends the profile and goes on; what was recorded
     until then stays, but for the times on a GPU.
-    Errors  RuntimeError if one is entered twice; TypeError for what is no Module
+    Errors  RuntimeError if one is entered twice, or asked before it has ended; TypeError for what is no Module
     """
 
     def __init__(self, model=None, memory=True, optimizer=None):
@@ -189,6 +189,8 @@ class Profile(Interceptor):
 
     def rows(self, by="op"):
         """A Row for each operation, layer or kernel; see table."""
+        if not self.seconds:
+            raise StateError("Profile: it has not ended yet; ask after the with block")
         return tables.rows(self.spans, self._layers, self.seconds - self._looking, by)
 
     def table(self, by="op"):

@@ -23,7 +23,7 @@ from tests.train.small_training import images, network
 
 REPORTED = [word for word in QUICK if word != "--no-report"]
 CONVOLUTION = ["--data", "digits", "--model", "digits-cnn", "--limit", "200", "--batch-size", "50", "--no-new-writers"]
-HEADINGS = [heading for _, heading, _ in SECTIONS if heading]
+HEADINGS = [heading for _, heading, *_ in SECTIONS if heading]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def figure(text):
 
 def test_sections_are_there_and_pictures_decode(page, run):
     assert page.headings["h1"] == ["digits-cnn on digits"] and page.headings["h2"] == HEADINGS
-    assert page.anchors >= {anchor for anchor, _, _ in SECTIONS}
+    assert page.anchors >= {anchor for anchor, *_ in SECTIONS}
     kinds = page.check_images()
     layers = 4  # three convolutions and a dense layer, weights and gradients of each
     assert kinds.count("image/svg+xml") == 2 + 1 + 1 and kinds.count("image/png") == 1 + 1 + 2 * layers

@@ -385,9 +385,9 @@ def test_errors_of_the_function_are_its_own(machine):
 
 def test_arguments_that_no_graph_can_have(machine):
     step = capture(lambda x, more=None: x)
-    with pytest.raises(KindError, match="argument 0 requires a gradient; pass argument 0.detach"):
+    with pytest.raises(KindError, match=r"arguments\[0\] requires a gradient; pass arguments\[0\].detach"):
         step(minigrad.ones(2, device="cuda").requires_grad_())
-    with pytest.raises(KindError, match="more is a set, wanted Tensors"):
+    with pytest.raises(KindError, match=r"arguments\['more'\] is a set, wanted Tensors"):
         step(minigrad.ones(2, device="cuda"), more=set())
     with pytest.raises(StateError, match="Tensor 1 of the arguments is on cpu, the graph on cuda:0"):
         step(minigrad.ones(2, device="cuda"), minigrad.ones(2))
