@@ -104,7 +104,11 @@ def drawn(name, axes=None):
 # ---- all pictures ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", PICTURES)
+MORE = {"filters, many channels", "feature maps with signs", "confusion matrix with names", "in colour"}  # of the same
+EACH = [pytest.param(name, marks=[pytest.mark.deep] * (name in MORE)) for name in PICTURES]
+
+
+@pytest.mark.parametrize("name", EACH)
 def test_a_picture_is_drawn_where_it_should_and_saved(name, tmp_path):
     """Into a figure of its own, one of two Axes, or a subfigure without a layout; the arguments stay as they are."""
     from matplotlib import rcParams

@@ -173,7 +173,10 @@ def test_tensorboard_is_refused_before_any_work_where_it_is_not_installed(tmp_pa
     assert 'pip install -e ".[tensorboard]"' in capsys.readouterr().err and not Path("run").exists()
 
 
-@pytest.mark.parametrize("options", ["--shards 4", "--device cuda --model mlp", "--device interpreter --model mlp"])
+PLACES = [pytest.param(f"--device {name} --model mlp", marks=pytest.mark.deep) for name in ("cuda", "interpreter")]
+
+
+@pytest.mark.parametrize("options", ["--shards 4", *PLACES])
 def test_shards_and_devices(options):
     few = [*CONVOLUTION, "--limit", "16", "--batch-size", "8", "--epochs", "1"]
     with gpus(1):
