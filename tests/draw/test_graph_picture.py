@@ -10,7 +10,6 @@ import pytest
 import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
 from minigrad.core.errors import KindError, ShapeError
-from minigrad.draw.layout import Box, arrange
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -188,27 +187,9 @@ def test_nothing_overlaps_and_the_svg_shows_it(name):
 def test_the_main_path_of_a_network_is_straight():
     graph = draw.graph(loss_of("resnet", (3, 8, 8))[0])
     first, *_, last = (box for box in graph.boxes if box.kind == "operation")
-    assert abs(first.x - last.x) < 60
+    assert first.x == last.x
     weights = [box for box in graph.boxes if box.kind == "leaf"]
     assert len(weights) == 62 and graph.width < 2000
-
-
-def crossings(edges, x):
-    return sum((x[a] - x[c]) * (x[b] - x[d]) < 0 for (a, b), (c, d) in itertools.combinations(edges, 2))
-
-
-def test_few_arrows_cross_that_need_not():
-    """Boxes above and below along a zigzag, numbered at random: laid out along it, no two arrows would cross."""
-    numbered = drawn = 0
-    for seed in range(20):
-        random = np.random.default_rng(seed)
-        upper, lower = random.permutation(6), 6 + random.permutation(6)
-        edges = [(int(upper[i]), int(lower[k])) for i in range(6) for k in (i - 1, i) if k >= 0]
-        boxes = [Box("operation", width=50, height=20) for _ in range(12)]
-        arrange(boxes, edges)
-        numbered += crossings(edges, range(12))
-        drawn += crossings(edges, [box.x for box in boxes])
-    assert drawn < numbered / 5
 
 
 def test_a_graph_of_a_thousand_operations_is_drawn():
