@@ -70,7 +70,6 @@ PROBABILITIES = RANDOM.dirichlet(np.full(10, 0.3), 40)
 TARGETS = RANDOM.integers(0, 10, 40)
 LINEAR = np.linspace(-2, 2, 41)
 LOGARITHMIC = np.concatenate([-np.geomspace(10, 1e-6, 36), np.geomspace(1e-6, 10, 36)])
-POINTS = {"plain": (0.25, 1.1e9), "tiled": (4, 2e10), "register": (16, 3e11)}
 
 
 PICTURES = {
@@ -88,7 +87,6 @@ PICTURES = {
     "in colour": (draw.worst_mistakes, RANDOM.random((40, 3, 32, 32)), TARGETS, PROBABILITIES, None, 25, CIFAR),
     "histograms": (draw.histograms, histograms_of(10, LINEAR)),
     "histograms, logarithmic": (draw.histograms, histograms_of(40, LOGARITHMIC), None, "gradients"),
-    "roofline": (draw.roofline, POINTS, 6.7e13, 4.8e12),
     "timeline": (draw.timeline, spans_of(30, "conv2d_relu_max_pool2d")),
     "memory": (draw.memory, samples_of(50)),
 }
@@ -239,18 +237,6 @@ def test_histograms_are_ridges_on_one_scale():
     assert axes.get_xscale() == "symlog"
     shown = [int(tick.get_text()) for tick in axes.get_yticklabels()]
     assert len(shown) == 16 and shown[0] == 40 and shown[-1] == 1
-
-
-def test_roofline_is_the_roof():
-    axes = draw.roofline(POINTS, 8e12, 4e11)
-    x, y = axes.lines[0].get_data()
-    np.testing.assert_allclose(y, np.minimum(8e12, 4e11 * np.array(x)))
-    assert x[1] == 20 and x[0] < 0.25 and x[2] > 20
-    points = {line.get_label(): line.get_xydata()[0].tolist() for line in axes.lines[2:]}
-    assert points == {name: list(point) for name, point in POINTS.items()}
-    assert axes.get_xscale() == axes.get_yscale() == "log"
-    assert axes.get_title() == "roof: 400.0 GB/s up to 20 flop per byte, then 8.0 Tflop/s"
-    assert len({(line.get_marker(), line.get_color()) for line in axes.lines[2:]}) == 3
 
 
 def test_timeline_puts_bars_in_lanes():
