@@ -98,7 +98,7 @@ def test_checks_say_what_is_wrong(capsys):
     assert verdict(lambda x: x, double) == f"{said} gave 2 at [1], wanted 4; think twice"
     assert verdict(lambda x: x[:1], double) == f"{said} gave shape (1,), wanted (2,); think twice"
     assert verdict(lambda x: x * np.nan, double) == f"{said} gave nan at [0], wanted 2; think twice"
-    assert verdict(lambda x: 1 / 0, double) == f"{said} raised ZeroDivisionError: division by zero"
+    assert verdict(lambda x: 1 / 0, double).startswith(f"{said} raised ZeroDivisionError: division by zero")
 
     several = (np.array([3.0]),), (np.array([3.0]), np.array([6.0]))
     assert verdict(lambda x: [x, 2 * x], several) == "answer: right"
