@@ -103,6 +103,7 @@ def test_a_worker_that_fails_says_why_and_one_that_is_silent_is_ended():
         assert not workers and reasons["slow"] == "no answer within 0.05 s"
 
 
+@pytest.mark.deep
 def test_quick_mode_runs_all_parts():
     pytest.importorskip("torch")
     before = cpu.RESULTS.read_bytes()
@@ -124,6 +125,7 @@ def children(pid):
         return []
 
 
+@pytest.mark.deep
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 def test_workers_end_with_the_benchmark():
     pytest.importorskip("torch")

@@ -103,6 +103,7 @@ def drawn(name, axes=None):
 
 
 MORE = {"filters, many channels", "feature maps with signs", "confusion matrix with names", "in colour"}  # of the same
+MORE |= {"confusion matrix of large counts", "confusion matrix of 100"}
 EACH = [pytest.param(name, marks=[pytest.mark.deep] * (name in MORE)) for name in PICTURES]
 
 
