@@ -198,19 +198,13 @@ def _written(model, shape, dtype):
 
 def _check_alike(first, second):
     """Refuse graphs whose nodes or constants differ."""
-    for one, two, place in zip(_contents(first), _contents(second), first.places, strict=False):
-        if one != two:
+    for one, two, place in zip(first.nodes, second.nodes, first.places, strict=False):
+        constants = [[graph.constants.get(name) for name in one.input] for graph in (first, second)]
+        if one != two or not all(map(np.array_equal, *constants)):
             hint = "what follows the size or the elements of a batch otherwise than by ops cannot be written"
             raise ExportError(f"export_onnx: {place} differs between batches of {BATCHES[0]} and {BATCHES[1]}; {hint}")
     if len(first.nodes) != len(second.nodes):
         raise ExportError("export_onnx: the model applies more ops to one batch than to another")
-
-
-def _contents(graph):
-    """(node, its constants) for each node."""
-    for node in graph.nodes:
-        constants = [graph.constants[name] for name in node.input if name in graph.constants]
-        yield node, [(array.shape, array.tobytes()) for array in constants]
 
 
 def _model_of(graphs, title):
@@ -235,14 +229,19 @@ def _kind(dtype):
 # ---- elementwise -----------------------------------------------------------------------------------------------------
 
 
-def _elementwise(kind):
+def _elementwise(kind, **attributes):
     """The rule of ops whose arguments all have the element type of the result."""
-    return lambda graph, out, *inputs: graph.node(kind, *[graph.name(one, out.dtype) for one in inputs])
+    return lambda graph, out, *inputs: graph.node(kind, *[graph.name(one, out.dtype) for one in inputs], **attributes)
 
 
 def _numbers(out, *values):
     """Numbers as constants of the element type of a result."""
     return [np.array(value, out.dtype) for value in values]
+
+
+def _open_batch(shape):
+    """A shape whose first size is left open."""
+    return np.array([-1, *shape[1:]][: len(shape)], np.int64)
 
 
 ALIKE = ("neg", "add", "sub", "mul", "pow", "abs", "erf", "exp", "log", "reciprocal", "sigmoid", "sqrt", "tanh")
@@ -257,6 +256,8 @@ RULES |= {
     activations.silu: lambda graph, out, input, inplace: graph.node("Mul", input, graph.node("Sigmoid", input)),
     conversions.cast: lambda graph, out, input, dtype: graph.node("Cast", input, to=_kind(out.dtype)),
     views.permute_op: lambda graph, out, input, dims: graph.node("Transpose", input, perm=dims),
+    views.reshape_op: lambda graph, out, input, shape: graph.node("Reshape", input, _open_batch(shape)),
+    arrange.cat_op: lambda graph, out, tensors, dim: _elementwise("Concat", axis=dim)(graph, out, *tensors),
     views.copy_op: lambda graph, out, input, order: graph.name(input),
     select.pick: lambda graph, out, input, places, axis: graph.node("Gather", input, places, axis=axis),
     product: lambda graph, out, input, other: graph.node("MatMul", input, other),
@@ -270,7 +271,7 @@ RULES |= {
 def _div(graph, out, input, other, rounding_mode):
     if rounding_mode is not None:
         raise ShapeError(f"rounding_mode is {rounding_mode!r}, wanted None; there is no such node")
-    return graph.node("Div", graph.name(input, out.dtype), graph.name(other, out.dtype))
+    return _elementwise("Div")(graph, out, input, other)
 
 
 @rule(activations.softplus)
@@ -294,16 +295,6 @@ def _gelu(graph, out, input, approximate):
 
 
 # ---- shapes ----------------------------------------------------------------------------------------------------------
-
-
-@rule(views.reshape_op)
-def _reshape(graph, out, input, shape):
-    return graph.node("Reshape", input, np.array([-1, *shape[1:]][: len(shape)], np.int64))
-
-
-@rule(arrange.cat_op)
-def _cat(graph, out, tensors, dim):
-    return graph.node("Concat", *[graph.name(one, out.dtype) for one in tensors], axis=dim)
 
 
 @rule(pads.pad_op)

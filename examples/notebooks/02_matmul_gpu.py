@@ -20,7 +20,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from checks import check
 
-import minigrad.draw
 from minigrad_kernels import interpreter
 from minigrad_kernels.interpreter import interpret
 from minigrad_kernels.matmul import cuda as ladder
@@ -349,7 +348,14 @@ for rung, (intensity, bound) in bounds.items():  # rungs that share a point shar
     if not speeds or rung in speeds:
         places.setdefault((intensity, speeds.get(rung, bound)), []).append(rung)
 figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-minigrad.draw.roofline({", ".join(names): place for place, names in places.items()}, PEAK, bandwidth, axes)
+ridge = PEAK / bandwidth
+axes.loglog([0.05, ridge, 200], [0.05 * bandwidth, PEAK, PEAK], color="black")  # the roof
+axes.axvline(ridge, color="grey", linestyle=":")
+for place, names in places.items():
+    axes.plot(*place, "o", label=", ".join(names))
+axes.set(xlabel="arithmetic intensity (flop per byte)", ylabel="speed (flop/s)")
+axes.grid(alpha=0.3)
+axes.legend(loc="lower right")
 figure.suptitle(f"{source}; peak assumed", fontsize="small")
 plt.show()
 

@@ -36,7 +36,7 @@ def run_profile(options):
     print(f"{count} steps recorded after {WARMING} others\n")
     tables = {by: profile.rows(by) for by in ("op", "layer", "kernel")}
     for by in tables:
-        print(profile.table(by, "order" if by == "layer" else "time"), end="\n\n")
+        print(profile.table(by), end="\n\n")
     totals, (sizes, seconds) = profile.totals(), profile.peak()
     each = 1e3 * (totals["wall"] - totals["profiling"]) / count
     print(f"time: {each:.3f} ms a step; milliseconds in all (device: of a GPU; overlap: of both):")

@@ -97,11 +97,10 @@ class _Active:
 class Mark:
     """A moment in the current stream of a thread: when the GPU has done what the stream was given until now."""
 
-    __slots__ = ("event", "stream")
+    __slots__ = ("event",)
 
     def __init__(self):
-        stream = cupy.cuda.get_current_stream()
-        self.event, self.stream = stream.record(cupy.cuda.Event()), stream.ptr
+        self.event = cupy.cuda.get_current_stream().record(cupy.cuda.Event())
 
     def since(self, earlier):
         """Seconds since an earlier Mark, once both are past; of about a microsecond's precision."""

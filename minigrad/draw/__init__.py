@@ -11,7 +11,7 @@ bars stand beside the Axes, so figures with several are best made with layout="c
 
 from .graph import Graph, graph
 from .images import feature_maps, filters, worst_mistakes
-from .performance import memory, roofline, timeline
+from .performance import memory, timeline
 from .statistics import confusion_matrix, histograms, learning_curve, save_learning_curve
 from .style import save
 
@@ -24,7 +24,6 @@ __all__ = [
     "histograms",
     "learning_curve",
     "memory",
-    "roofline",
     "save",
     "save_learning_curve",
     "timeline",

@@ -1,6 +1,12 @@
-"""The computation graph below a Tensor, as a picture in SVG that needs no other program."""
+"""The computation graph below a Tensor, as a picture in SVG that needs no other program.
+
+The SVG has no styles, scripts or identifiers, so that many fit into one page.
+"""
 
 import math
+import unicodedata
+from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +18,18 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..units import in_bytes
 from .layout import Box, arrange
-from .svg import size_of, written
+from .style import COLORS
 
 __all__ = ["Graph", "graph"]
+
+SIZE, LINE, PADDING, MARGIN = 12, 16, 10, 16  # of letters, of a line, in a box, around the picture: pixels
+FONT = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace"
+LETTER = 0.61 * SIZE  # the width of a letter
+LOOKS = {  # fill, border, dashes of the border, radius of the corners, what it means
+    "operation": ("#E5F1F8", COLORS[0], "none", 3, "operation"),
+    "leaf": ("#FDF1DC", COLORS[4], "none", 14, "leaf: gets a gradient"),
+    "constant": ("#F3F3F3", "#666666", "5 3", 14, "kept, without a gradient"),
+}
 
 
 class Graph:
@@ -28,7 +43,8 @@ class Graph:
     def __init__(self, boxes, edges):
         self.boxes, self.edges = boxes, edges
         for box in boxes:
-            box.width, box.height = size_of(box.title, box.lines)
+            box.width = max(map(_width, (box.title, *box.lines))) + 2 * PADDING
+            box.height = LINE * (1 + len(box.lines)) + PADDING
         self.routes, (self.width, self.height) = arrange(boxes, edges)
 
     def save(self, path):
@@ -40,7 +56,7 @@ class Graph:
         return path
 
     def _repr_svg_(self):
-        return written(self)
+        return _written(self)
 
     def __repr__(self):
         operations = sum(box.kind == "operation" for box in self.boxes)
@@ -62,58 +78,46 @@ def graph(tensor, names=None):
     tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
     if not tensors or not all(isinstance(one, Tensor) for one in tensors):
         raise KindError(f"graph: tensor is a {type(tensor).__name__}, wanted a Tensor or several")
-    return Graph(*_Walk(_names(names)).run(tensors))
+    return Graph(*_boxes_and_edges(tensors, _names(names)))
 
 
-class _Walk:
-    """Makes the boxes and edges of a graph, inputs before what needs them."""
+def _boxes_and_edges(tensors, names):
+    """What Graph is made of, inputs before what needs them."""
+    boxes, edges, index = [], [], {}
 
-    def __init__(self, names):
-        self.names, self.boxes, self.edges, self.index = names, [], [], {}
+    def add(key, kind, title, lines):
+        if key not in index:
+            index[key] = len(boxes)
+            boxes.append(Box(kind, title, lines))
+        return index[key]
 
-    def run(self, tensors):
-        for tensor in tensors:
-            if tensor.is_leaf:
-                self._tensor(tensor)
-        for node in _nodes_below([tensor.node for tensor in tensors if not tensor.is_leaf]):
-            sources = [(edge.name, self._source(edge)) for edge in node.edges]
-            taken = {name for name, _ in sources}
-            for name, value in node.kept.items():
-                if name not in taken and isinstance(value, Tensor):
-                    sources.append((name, self._tensor(value, f"({name})")))
-            order = {name: i for i, name in enumerate(node.primitive.names)}
-            sources.sort(key=lambda source: order.get(source[0], 0))
-            self.index[node] = self._add(Box("operation", node.primitive.name, _made(node, self.names)))
-            self.edges += [(source, self.index[node], name) for name, source in sources]
-        return self.boxes, self.edges
+    def of_tensor(tensor, role=None):
+        """One box for all Tensors that look at the same elements with the same shape. role: its name if it has none."""
+        key, kind = _key(tensor), "leaf" if tensor.requires_grad and tensor.is_leaf else "constant"
+        unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
+        return add(key, kind, names.get(key, unnamed), _facts(tensor.shape, tensor.dtype))
 
-    def _source(self, edge):
-        """The box of what an edge leads to; that of a leaf which nobody has any more is known by its edge alone."""
+    def of_argument(edge):
         node = edge.target.node
-        if node in self.index:
-            return self.index[node]
-        if node.tensor is not None:
-            return self._tensor(node.tensor)
-        lines = [_facts(edge.shape, edge.dtype), in_bytes(math.prod(edge.shape) * edge.dtype.itemsize)]
-        self.index[node] = self._add(Box("leaf", "leaf", lines))
-        return self.index[node]
+        if node.__class__ is Leaf and node.tensor is not None:
+            return of_tensor(node.tensor)
+        return add(node, "leaf", "leaf", _facts(edge.shape, edge.dtype))  # an operation has its box
 
-    def _tensor(self, tensor, role=None):
-        """The box of a leaf, or of a Tensor without a gradient: one for all that look at it with the same shape.
-
-        role    what a Tensor without a name is called
-        """
-        key = _key(tensor)
-        if key not in self.index:
-            kind = "leaf" if tensor.requires_grad and tensor.is_leaf else "constant"
-            unnamed = "parameter" if isinstance(tensor, Parameter) else role or kind
-            lines = [_facts(tensor.shape, tensor.dtype), in_bytes(tensor.array.nbytes)]
-            self.index[key] = self._add(Box(kind, self.names.get(key, unnamed), lines))
-        return self.index[key]
-
-    def _add(self, box):
-        self.boxes.append(box)
-        return len(self.boxes) - 1
+    for tensor in tensors:
+        if tensor.is_leaf:
+            of_tensor(tensor)
+    for node in _nodes_below([tensor.node for tensor in tensors if not tensor.is_leaf]):
+        sources = {}
+        for edge in node.edges:
+            sources.setdefault(edge.name, []).append(of_argument(edge))
+        for name, value in node.kept.items():
+            if name not in sources and isinstance(value, Tensor):
+                sources[name] = [of_tensor(value, f"({name})")]
+        here = add(node, "operation", node.primitive.name, _made(node, names))
+        order = {name: i for i, name in enumerate(node.primitive.names)}
+        for name in sorted(sources, key=lambda name: order.get(name, 0)):
+            edges += [(source, here, name) for source in sources[name]]
+    return boxes, edges
 
 
 def _key(tensor):
@@ -133,14 +137,12 @@ def _nodes_below(nodes):
 
 def _made(node, names):
     """The lines below the name of an operation: what it made."""
-    versions = [_version(edge.target) for edge in node.edges]
-    lines = []
+    versions, lines = [_version(edge.target) for edge in node.edges], []
     for i, (shape, dtype, version) in enumerate(node.outputs):
-        seen = any(version is other for other in versions)
-        nbytes = "view" if seen else in_bytes(math.prod(shape) * dtype.itemsize)
-        lines += [f"+ {nbytes} {node.primitive.outputs[i]}"] if i else [_facts(shape, dtype), nbytes]
-        if (node, i) in names:
-            lines.append(f"= {names[node, i]}")
+        facts, nbytes = _facts(shape, dtype)
+        nbytes = "view" if any(version is other for other in versions) else nbytes
+        lines += [f"+ {nbytes} {node.primitive.outputs[i]}"] if i else [facts, nbytes]
+        lines += [f"= {names[node, i]}"] if (node, i) in names else []
     return lines
 
 
@@ -152,7 +154,8 @@ def _version(target):
 
 
 def _facts(shape, dtype):
-    return f"{tuple(shape)} {np.dtype(dtype).name}"
+    """Two lines: shape and type, bytes."""
+    return [f"{tuple(shape)} {np.dtype(dtype).name}", in_bytes(math.prod(shape) * np.dtype(dtype).itemsize)]
 
 
 def _names(names):
@@ -166,3 +169,73 @@ def _names(names):
         for tensor, name in part.items():
             found[_key(tensor) if tensor.is_leaf else tensor.target] = str(name)
     return found
+
+
+# ---- SVG -------------------------------------------------------------------------------------------------------------
+
+
+def _written(graph):
+    """The picture as text."""
+    legend, x = [], 0.0
+    for kind, (*_, meaning) in LOOKS.items():
+        if any(box.kind == kind for box in graph.boxes):
+            legend += [_rect(kind, x + 12, 8, 24, 14), _text(x + 30, 12.5, meaning)]
+            x += 30 + _width(meaning) + 24
+    width, height = max(graph.width, x - 24) + 2 * MARGIN, graph.height + 2 * MARGIN + 2 * LINE
+    left, top = (width - graph.width) / 2, MARGIN + 2 * LINE
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:100%;height:auto" role="img" '
+        f'aria-label="{escape(repr(graph))}">\n<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+        f'<g font-family="{FONT}" font-size="{SIZE}" fill="black">',
+        f'<g transform="translate({MARGIN} {MARGIN})">{"".join(legend)}</g>',
+        f'<g transform="translate({left:.1f} {top})">',
+        *_arrows(graph),
+        *map(_box, graph.boxes),
+        "</g></g></svg>",
+    ]
+    return "\n".join(parts)
+
+
+def _box(box):
+    first = box.y - box.height / 2 + PADDING / 2 + SIZE
+    texts = [_text(box.x, first + i * LINE, line) for i, line in enumerate(box.lines, 1)]
+    title = _text(box.x, first, box.title, ' font-weight="bold"')
+    frame = _rect(box.kind, box.x, box.y, box.width, box.height)
+    return f'<g text-anchor="middle">{frame}{title}{"".join(texts)}</g>'
+
+
+def _rect(kind, x, y, width, height):
+    fill, border, dashes, radius, _ = LOOKS[kind]
+    return (
+        f'<rect x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" width="{width:.1f}" height="{height:.1f}" '
+        f'rx="{min(radius, height / 2)}" fill="{fill}" stroke-width="1.5" '
+        f'stroke="{border}" stroke-dasharray="{dashes}"/>'
+    )
+
+
+def _text(x, y, text, more=""):
+    return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{escape(text)}</text>'
+
+
+def _arrows(graph):
+    """From the bottom of a box through the gaps between rows to the top of another.
+
+    What an arrow has in common with an earlier one from the same box is drawn once.
+    """
+    drawn = {}
+    for (u, v, name), route in zip(graph.edges, graph.routes, strict=True):
+        begin, drawn[u] = min(drawn.get(u, 0), len(route) - 2), max(drawn.get(u, 0), len(route) - 2)
+        source, tip = graph.boxes[u], graph.boxes[v].y - graph.boxes[v].height / 2
+        x, y = route[begin]
+        path = f"M{x:.1f} {y if begin else source.y + source.height / 2:.1f}V{y:.1f}"
+        for i, ((x0, y0), (x1, y1)) in enumerate(pairwise(route[begin:])):
+            bend = (y0 + y1) / 2
+            path += f"V{y1:.1f}" if i % 2 else f"C{x0:.1f} {bend:.1f} {x1:.1f} {bend:.1f} {x1:.1f} {y1:.1f}"
+        x = route[-1][0]
+        yield f'<g><title>{escape(name)}</title><path d="{path}V{tip - 4:.1f}" fill="none" stroke="#555555"/>'
+        yield f'<path d="M{x - 4:.1f} {tip - 8:.1f}h8l-4 8z" fill="#555555"/></g>'
+
+
+def _width(text):
+    return LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

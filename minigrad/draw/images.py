@@ -90,49 +90,41 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
         axes.text(0.5, 0.5, f"no mistakes among {len(images)} images", ha="center", va="center")
         return axes
     axes.set_title(f"{len(shown)} of {len(wrong)} mistakes, the worst first: true → predicted class", fontsize="medium")
-    captions = [
-        f"{labels[targets[i]]}\n→ {labels[predicted[i]]}, {100 * probabilities[i, predicted[i]]:.0f} %" for i in shown
-    ]
-    _captioned(axes, images[shown].astype(np.float64), captions)
-    return axes
-
-
-def _captioned(axes, images, captions):
-    """Small pictures in a grid, each below two lines as large as its width allows."""
-    (columns, rows), (height, width) = _shape_of_grid(len(images)), images.shape[2:]
-    wide, high = laid_out(axes)
-    longest = max(len(line) for caption in captions for line in caption.split("\n"))
+    lines = [(labels[targets[i]], f"→ {labels[predicted[i]]}, {100 * probabilities[i].max():.0f} %") for i in shown]
+    # Two lines of text above each picture, as large as its width allows.
+    (columns, rows), (height, width), (wide, high) = _shape_of_grid(len(shown)), images.shape[2:], laid_out(axes)
     cell = max(1, min(wide / columns, (high / rows - 28) * width / height))  # its width in points; 28 for the lines
-    size = min(10, 1.5 * cell / longest)
-    full = cell * height / width + 2.8 * size
-    share = 1 - 2.8 * size / full  # of the picture and the gap below it in the height of a cell
-    axes.set_box_aspect(rows * full / (columns * cell))
-    for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
-        row, column = divmod(i, columns)
-        place = column / columns, 1 - (row + 1) / rows, 1 / (1 + GAP) / columns, share / (1 + GAP) / rows
-        dark, bright = image.min(), image.max()
-        small = axes.inset_axes(place)
-        small.imshow(((image - dark) / (bright - dark or 1)).transpose(1, 2, 0), cmap="gray", vmin=0, vmax=1)
-        small.set_title(caption, fontsize=size, linespacing=1.1, pad=0.2 * size)
-        small.set_axis_off()
+    size = min(10, 1.5 * cell / max(len(line) for pair in lines for line in pair))
+    pictures = images[shown].transpose(0, 2, 3, 1).astype(np.float64)
+    pictures -= pictures.min((1, 2, 3), keepdims=True)
+    pictures /= np.maximum(pictures.max((1, 2, 3), keepdims=True), 1e-30)
+    pictures = pictures[..., 0] if images.shape[1] == 1 else pictures
+    captions = ["\n".join(pair) for pair in lines], size, 2.8 * size * (1 + GAP) / cell
+    return _grid(op, axes, pictures, columns, rows, captions=captions, cmap="gray", vmin=0, vmax=1)
 
 
-def _grid(op, axes, pictures, columns, rows, quantity=None, **look):
-    """Draw pictures (count, height, width) or (count, height, width, 3) row by row as one image."""
+def _grid(op, axes, pictures, columns, rows, quantity=None, captions=((), 0, 0), **look):
+    """Draw pictures (count, height, width) or (count, height, width, 3) row by row as one image.
+
+    captions    (a text above each, the size of their letters, the height that they take in widths of a picture)
+    """
     height, width = pictures.shape[1:3]
     axes = axes_of(op, axes, 6, min(12, max(2, 6 * rows * height / (columns * width))) + 0.5)
     # Each small picture is repeated so that the gap between two is a whole number of elements.
     times = math.ceil(8 / min(height, width))
     pictures = pictures.repeat(times, 1).repeat(times, 2)
-    gap = max(1, round(GAP * min(pictures.shape[1:3])))
-    steps = pictures.shape[1] + gap, pictures.shape[2] + gap
+    gap, above = max(1, round(GAP * min(pictures.shape[1:3]))), math.ceil(captions[2] * pictures.shape[2])
+    steps = above + pictures.shape[1] + gap, pictures.shape[2] + gap
     nothing = np.nan if pictures.ndim == 3 else 1.0  # white: in colours nothing says that there is nothing
     mosaic = np.full((rows * steps[0] - gap, columns * steps[1] - gap, *pictures.shape[3:]), nothing)
     for position, picture in enumerate(pictures):
-        y, x = position // columns * steps[0], position % columns * steps[1]
+        y, x = position // columns * steps[0] + above, position % columns * steps[1]
         mosaic[y : y + picture.shape[0], x : x + picture.shape[1]] = picture
     extent = (0, mosaic.shape[1] / steps[1], mosaic.shape[0] / steps[0], 0)  # a picture and its gap are one unit
     shown = axes.imshow(mosaic, extent=extent, interpolation="nearest", aspect=steps[0] / steps[1], **look)
+    for position, text in enumerate(captions[0]):
+        x, y = position % columns + 0.5 * pictures.shape[2] / steps[1], position // columns + above / steps[0]
+        axes.text(x, y, text, fontsize=captions[1], linespacing=1.1, ha="center", va="bottom")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     if quantity:

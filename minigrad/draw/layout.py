@@ -1,26 +1,23 @@
-"""Where the boxes of a directed graph without cycles are put: in rows, with few crossings and bends.
+"""Where the boxes of a directed graph without cycles are put: in rows and columns, as a log of branches is drawn.
 
-A box lies one row below the lowest box that it depends on; one that depends on nothing lies right above the first that
-needs it. Where an arrow passes rows, a bend without height holds its place in each, so arrows run between boxes and
-never through them. Boxes of a row are ordered by the median of their neighbours, downwards and upwards in turn; then
-each is drawn to its most important neighbours, as far as those beside it let it.
+A box lies one row below the lowest box that it depends on. An operation stays in the column of an argument that no
+other operation has continued yet, else it begins a column further right: so a network without branches is one column.
+Leaves and constants stand right of what is in the row above the first operation that needs them. Where an arrow passes
+rows, a bend without height holds its place in one column, so arrows run between boxes and never through them.
 
-Source  Sugiyama, Tagawa and Toda 1981, "Methods for visual understanding of hierarchical system structures"; Gansner,
-        Koutsofios, North and Vo 1993, "A technique for drawing directed graphs"
+Source  Sugiyama, Tagawa and Toda 1981, "Methods for visual understanding of hierarchical system structures" (rows and
+        bends)
 """
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from itertools import accumulate, combinations, pairwise
-from statistics import fmean, median_low
+from itertools import accumulate, count, pairwise
 
 __all__ = ["Box", "arrange"]
 
 ACROSS, DOWN = 22.0, 34.0  # the gaps between boxes of a row and between rows
 BEND = 14.0  # the width that is kept free for an arrow
 PORT = 16.0  # between two arrows that enter the same box
-SWEEPS = 12
-WEIGHTS = {"operation": 1e-2, "bend": 1e-3, "leaf": 1e-9, "constant": 1e-9}  # of two neighbours the lighter makes room
 
 
 @dataclass(eq=False)
@@ -50,106 +47,68 @@ def arrange(boxes, edges):
     An edge leaves its box straight down to the end of the row and enters the next row from straight above: its points
     are pairs (x, end of a row), (x, beginning of the next). Edges of one box go the same way for as long as they can.
     """
-    rows, paths = _rows(boxes, edges)
-    above, below = ({box: [] for row in rows for box in row} for _ in range(2))
-    for upper, lower in dict.fromkeys(pair for path in paths for pair in pairwise(path)):
-        above[lower].append(upper)
-        below[upper].append(lower)
-    rows = min(_orders(rows, above, below), key=lambda rows: _crossings(rows, below))
-    _place(rows, above, below)
-    left = min(box.x - box.width / 2 for box in above)
-    top, ends = 0.0, {}
-    for row in rows:
-        height = max(box.height for box in row)
-        for box in row:
-            box.x, box.y, ends[box] = box.x - left, top + height / 2, (top, top + height)
-        top += height + DOWN
+    cells, paths = _cells(boxes, edges)
+    ends, heights = ([0.0] * (1 + max(cells)[0]) for _ in range(2))
+    for column in sorted({column for _, column in cells}):
+        here = [(row, found) for (row, at), found in cells.items() if at == column]
+        axis = max(ends[row] + found[0].width / 2 for row, found in here)
+        for row, found in here:
+            ends[row] = axis - found[0].width / 2
+            for box in found:
+                box.x = ends[row] + box.width / 2
+                ends[row] += box.width + ACROSS
+                heights[row] = max(heights[row], box.height)
+    tops = list(accumulate((height + DOWN for height in heights), initial=0.0))
+    borders = {}
+    for (row, _), found in cells.items():
+        for box in found:
+            box.y, borders[box] = tops[row] + heights[row] / 2, (tops[row], tops[row] + heights[row])
     routes = []
     for path, port in zip(paths, _ports(paths), strict=True):
         steps = pairwise(zip(path, [*(box.x for box in path[:-1]), port], strict=True))
-        routes.append([point for (u, x0), (v, x1) in steps for point in ((x0, ends[u][1]), (x1, ends[v][0]))])
-    return routes, (max(box.x + box.width / 2 for box in above), top - DOWN)
+        routes.append([point for (u, x0), (v, x1) in steps for point in ((x0, borders[u][1]), (x1, borders[v][0]))])
+    return routes, (max(ends) - ACROSS, tops[-1] - DOWN)
 
 
-def _rows(boxes, edges):
-    """The boxes and bends of each row, and each edge as a path from row to row; edges of one box share its bends."""
-    at = [0] * len(boxes)
-    for u, v, *_ in sorted(edges, key=lambda edge: edge[1]):
-        at[v] = max(at[v], at[u] + 1)
-    for source in set(range(len(boxes))) - {edge[1] for edge in edges}:
-        at[source] = min([at[v] for u, v, *_ in edges if u == source], default=1) - 1
-    rows = [[box for box, number in zip(boxes, at, strict=True) if number == row] for row in range(max(at) + 1)]
-    paths, bends = [], {}
-    for u, v, *_ in edges:
-        passed = [(u, row) for row in range(at[u] + 1, at[v])]
-        for key in passed:
-            if key not in bends:
-                bends[key] = Box("bend")
-                rows[key[1]].append(bends[key])
-        paths.append([boxes[u], *map(bends.get, passed), boxes[v]])
-    return rows, paths
+def _cells(boxes, edges):
+    """{(row, column): boxes and bends from left to right}, and each edge as a path from row to row.
 
-
-def _orders(rows, above, below):
-    """Orders of the boxes in their rows: at first along the first arguments, then by medians; the others stay."""
-    spot, stack = {}, [box for box in below if not below[box]]
-    while stack:
-        if (box := stack.pop()) not in spot:
-            spot[box] = len(spot)
-            stack += reversed(sorted(above[box], key=lambda one: one.kind == "bend"))
-    rows = [sorted(row, key=spot.get) for row in rows]
-    for step in [1, -1] * (SWEEPS // 2):
-        yield [list(row) for row in rows]
-        spot = {box: i for row in rows for i, box in enumerate(row)}
-        near = above if step == 1 else below
-        for row in rows[::step]:
-            middle = {box: median_low(spot[one] for one in near[box]) for box in row if near[box]}
-            following = iter(sorted(middle, key=middle.get))
-            row[:] = [next(following) if box in middle else box for box in row]
-            spot |= {box: i for i, box in enumerate(row)}
-
-
-def _crossings(rows, below):
-    spot = {box: i for row in rows for i, box in enumerate(row)}
-    arrows = [[(spot[box], spot[lower]) for box in row for lower in below[box]] for row in rows]
-    return sum((a - c) * (b - d) < 0 for between in arrows for (a, b), (c, d) in combinations(between, 2))
-
-
-def _place(rows, above, below):
-    """Draw each box to its most important neighbours, in the given order, with the gaps kept.
-
-    Where a result is used several times, the first use stays below it and the others stand beside.
+    Edges of one box share its bends.
     """
-    weights = {box: WEIGHTS[box.kind] for box in above}
-    for row, following in pairwise(rows):
-        for box in row:
-            uses = [one for one in following if one in below[box] and one.kind == box.kind == "operation"]
-            weights |= dict.fromkeys(uses[:1], 1.0)
-    for step in [1, -1] * (SWEEPS // 2) + [1, 1]:
-        near, far = (above, below) if step == 1 else (below, above)
-        for row in rows[::step]:
-            _spread(row, {box: _wanted(box, near[box] or far[box]) for box in row}, weights)
+    rows, columns, cells, bends = [0] * len(boxes), [0] * len(boxes), defaultdict(list), {}
+    arguments, uses = defaultdict(list), defaultdict(list)
+    for u, v, *_ in sorted(edges, key=lambda edge: edge[1]):
+        rows[v] = max(rows[v], rows[u] + 1)
+        arguments[v].append(u)
+        uses[u].append(v)
+    sources = [u for u in dict.fromkeys([*(edge[0] for edge in edges), *range(len(boxes))]) if u not in arguments]
 
+    def free(column, passed):
+        return not any((row, column) in cells for row in passed)
 
-def _wanted(box, others):
-    alike = [one.x for one in others if (one.kind == "operation") == (box.kind == "operation")]
-    return fmean(alike or [one.x for one in others] or [box.x])
+    def bend(u, passed, column):
+        for row in passed:
+            bends[u, row] = Box("bend")
+            cells[row, column].append(bends[u, row])
 
-
-def _spread(row, wanted, weights):
-    """The centres nearest to those wanted, in least squares, that keep order and gaps: pooled adjacent violators."""
-    gaps = ((left.width + right.width) / 2 + ACROSS for left, right in pairwise(row))
-    offsets, pools = list(accumulate(gaps, initial=0.0)), []
-    for box, offset in zip(row, offsets, strict=True):
-        value, weight, count = wanted[box] - offset, weights[box], 1
-        while pools and pools[-1][0] > value:
-            before, heavy, several = pools.pop()
-            value = (before * heavy + value * weight) / (heavy + weight)
-            weight, count = weight + heavy, count + several
-        pools.append((value, weight, count))
-    values = [value for value, _, count in pools for _ in range(count)]
-    for box, value, offset in zip(row, values, offsets, strict=True):
-        box.x = value + offset
+    for v, above in arguments.items():
+        made = [u for u in above if u in arguments]
+        u = next((u for u in made if free(columns[u], range(rows[u] + 1, rows[v] + 1))), None)
+        if u is not None:
+            columns[v] = columns[u]
+            bend(u, range(rows[u] + 1, rows[v]), columns[u])
+        else:
+            begin = max([columns[u] for u in made], default=0)
+            columns[v] = next(column for column in count(begin) if free(column, [rows[v]]))
+        cells[rows[v], columns[v]].append(boxes[v])
+    for u in sources:
+        rows[u], columns[u] = min([(rows[v] - 1, columns[v]) for v in uses[u]], default=(0, 0))
+    for u, v, *_ in sorted(edges, key=lambda edge: -rows[edge[1]]):
+        missing = [row for row in range(rows[u] + 1, rows[v]) if (u, row) not in bends]
+        bend(u, missing, next(column for column in count(columns[u]) if free(column, missing)))
+    for u in sources:
+        cells[rows[u], columns[u]].append(boxes[u])
+    return cells, [[boxes[u], *(bends[u, row] for row in range(rows[u] + 1, rows[v])), boxes[v]] for u, v, *_ in edges]
 
 
 def _ports(paths):

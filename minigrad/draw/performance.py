@@ -1,48 +1,15 @@
-"""Where time and memory go: roofline, timeline, memory over a step.
-
-Source  Williams, Waterman and Patterson 2009, "Roofline: an insightful visual performance model for multicore
-        architectures"
-"""
+"""Where time and memory go: a timeline, memory over a step."""
 
 import numpy as np
 
 from minigrad_kernels.errors import ShapeError
 
 from ..units import SIZES
-from .style import COLORS, HATCH, HATCHES, MARKERS, axes_of, laid_out, plain
+from .style import COLORS, HATCH, HATCHES, axes_of, laid_out, plain
 
-__all__ = ["memory", "roofline", "timeline"]
+__all__ = ["memory", "timeline"]
 
 MOST_NAMES = 6  # that have a colour of their own in a timeline
-
-
-def roofline(points, peak, bandwidth, axes=None):
-    """Draw kernels below the roof of a machine, on logarithmic axes; returns the Axes.
-
-    Math    flop/s <= min(peak, bandwidth * intensity)
-    points      {name: (intensity in flop per byte, speed in flop/s)}
-    peak        flop/s that the machine can do
-    bandwidth   byte/s that it can move
-    """
-    axes = axes_of("roofline", axes, 7.5, 4.5)
-    from matplotlib.ticker import EngFormatter
-
-    ridge = peak / bandwidth
-    left = min(ridge, *[x for x, _ in points.values()]) / 4
-    right = max(ridge, *[x for x, _ in points.values()]) * 4
-    axes.plot([left, ridge, right], [left * bandwidth, peak, peak], color="black", linewidth=1.5)
-    axes.axvline(ridge, color="#999999", linestyle=":", linewidth=1)
-    for i, (name, (x, y)) in enumerate(points.items()):
-        style = {"marker": MARKERS[i % 8], "color": COLORS[i % len(COLORS)], "markeredgecolor": "black"}
-        axes.plot(x, y, linestyle="none", markersize=8, markeredgewidth=0.6, label=plain(name), **style)
-    axes.set(xscale="log", yscale="log", xlim=(left, right))
-    axes.yaxis.set_major_formatter(EngFormatter(unit="flop/s"))
-    axes.set(xlabel="arithmetic intensity (flop per byte)", ylabel="speed (flop/s)")
-    axes.grid(alpha=0.3)
-    speed, moved = EngFormatter(unit="flop/s", places=1)(peak), EngFormatter(unit="B/s", places=1)(bandwidth)
-    axes.set_title(f"roof: {moved} up to {ridge:.3g} flop per byte, then {speed}", fontsize="medium")
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    return axes
 
 
 def timeline(spans, axes=None):

@@ -26,9 +26,7 @@ def learning_curve(history, axes=None, quantity="loss"):
     if quantity not in LABELS:
         raise ShapeError(f"learning_curve: quantity is {quantity!r}, want one of {', '.join(LABELS)}")
     if not hasattr(history, "columns"):
-        raise KindError(
-            f"learning_curve: history is a {type(history).__name__}, want a train.History, as fit returns it"
-        )
+        raise KindError(f"learning_curve: history is a {type(history).__name__}, want a train.History")
     if not len(history):
         raise ShapeError("learning_curve: history has no epochs")
     from matplotlib.ticker import MaxNLocator
@@ -109,12 +107,15 @@ def histograms(records, axes=None, quantity="weights"):
     quantity    "weights" or "gradients"
     Units   the height of a ridge is the share of the elements, on one scale for all; of more than 16 epochs, 16 evenly
             spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
-    Errors  ValueError for no records, another quantity, or counts that do not fit the edges
+    Errors  ValueError for no records or another quantity
     """
     op = "histograms"
     if quantity not in QUANTITIES:
         raise ShapeError(f"{op}: quantity is {quantity!r}, wanted one of {', '.join(QUANTITIES)}")
-    rows = [row for record in records if (row := _row(op, record, QUANTITIES.index(quantity)))]
+    place, rows = QUANTITIES.index(quantity), []
+    for epoch, edges, *counts in records:
+        if counts[place] is not None:
+            rows.append((epoch, np.asarray(edges[place]), np.asarray(counts[place]) / (np.sum(counts[place]) or 1)))
     if not rows:
         raise ShapeError(f"{op}: records has no epoch with {quantity}")
     rows = [rows[round(i)] for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))]
@@ -135,16 +136,6 @@ def histograms(records, axes=None, quantity="weights"):
     axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", ylim=(-0.2, len(rows) + 0.8))
     axes.grid(axis="x", alpha=0.3)
     return axes
-
-
-def _row(op, record, which):
-    """(epoch, edges, shares) of a record; None where there was nothing to count."""
-    epoch, edges, *counts = record
-    if counts[which] is None:
-        return None
-    counts = array_of(op, "counts", counts[which], ("bins",))
-    edges = array_of(op, "edges", edges[which], (len(counts) + 1,))
-    return epoch, edges, counts / (counts.sum() or 1)
 
 
 def _scale(axes, rows):

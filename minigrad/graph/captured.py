@@ -10,10 +10,10 @@ from .. import device as devices
 from ..anomaly import is_anomaly_enabled
 from ..core.interceptors import interceptors
 from ..core.modes import determinism, recording
+from ..core.tensor import Tensor
 from ..ops.autocast import autocast_dtype, rounding_anew
 from ..profile import Profile
-from .recorder import Replay, recorded
-from .values import flattened, mapped
+from .recorder import Replay, keyed, mapped, recorded
 
 __all__ = ["KEPT", "WARM", "Captured", "capture"]
 
@@ -74,7 +74,8 @@ class Captured:
         self._kept.clear()
 
     def __call__(self, *args, **kwargs):
-        tensors, key = flattened(args, kwargs)
+        tensors: list[Tensor] = []
+        key = keyed(dict(enumerate(args)) | kwargs, tensors, "arguments")
         place = self.place or (devices.place_of(tensors[0].array) if tensors else devices.CPU)
         profiled = any(isinstance(one, Profile) for one in interceptors())
         if not place.captures or capturing.get() is not None or profiled:

@@ -6,19 +6,17 @@ from pathlib import Path
 import numpy as np
 
 import minigrad_kernels
-from minigrad_kernels.errors import MinigradError, StateError
+from minigrad_kernels.errors import KindError, MinigradError, StateError
 from minigrad_kernels.toolchain.modes import capturing
 
 from .. import device
 from ..core.interceptors import Interceptor
 from ..core.tensor import Tensor
-from .values import mapped
+
+__all__ = ["CaptureError", "Replay", "keyed", "mapped", "recorded"]
 
 PLUMBING = {"__call__", "method", "now", "run"}  # functions through which ops are called
 LIBRARIES = {"cupy", "cupy_backends", "cupyx", "standin"}
-
-__all__ = ["CaptureError", "Recorder", "Replay", "recorded"]
-
 OURS = (str(Path(__file__).parents[1]), str(Path(minigrad_kernels.__file__).parent))
 
 
@@ -124,8 +122,7 @@ def recorded(function, args, kwargs, tensors, place):
                 capturing.reset(token)
     except BaseException as error:
         recorder.undo()
-        explained = _explained(error)
-        if explained is not None:
+        if (explained := _explained(error)) is not None:
             raise explained from error
         raise
     replay = Replay(recorder, inputs, mapped(result, lambda tensor: tensor.detach()))
@@ -172,21 +169,53 @@ class Replay:
         return mapped(self.result, lambda tensor: tensor)
 
 
+# ---- Tensors in arguments and results --------------------------------------------------------------------------------
+
+
+def mapped(value, function):
+    """A value with each Tensor in it replaced by function(Tensor)."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {name: mapped(part, function) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        parts = [mapped(part, function) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def keyed(value, tensors, name):
+    """What tells values apart that want a graph each; the Tensors in the value are added to a list.
+
+    Errors  TypeError for what can be no part of a key, and for Tensors that require a gradient
+    """
+    if isinstance(value, Tensor):
+        if value.requires_grad:
+            raise KindError(f"capture: {name} requires a gradient; pass {name}.detach(), or use it from outside")
+        tensors.append(value)
+        return value.shape, value.dtype, device.order_of(value.array), value.device
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else None
+    if items is not None:
+        return type(value), *[(part, keyed(one, tensors, f"{name}[{part!r}]")) for part, one in items]
+    if type(value).__hash__ is None:
+        raise KindError(f"capture: {name} is a {type(value).__name__}, wanted Tensors or what can be a key of a dict")
+    return type(value), value
+
+
 # ---- errors ----------------------------------------------------------------------------------------------------------
 
 
 def _explained(error):
     """The error that says what cannot be captured, and where; None for others, of the user's program."""
     frames = traceback.extract_tb(error.__traceback__)
-    foreign = frames and _library(frames[-1].filename) or getattr(error, "status", None) is not None
+    foreign = _library(frames[-1]) or getattr(error, "status", None) is not None
     if isinstance(error, NotCapturable):
         why = str(error)
     elif isinstance(error, MinigradError) or not foreign or not isinstance(error, Exception):
         return None
     else:
         why = f"cannot become part of a graph: {type(error).__name__}: {error}"
-    own = [k for k, frame in enumerate(frames) if not frame.filename.startswith(OURS)]
-    own = [k for k in own if not _library(frames[k].filename)]
+    own = [k for k, frame in enumerate(frames) if not (_library(frame) or frame.filename.startswith(OURS))]
     if not own:
         return CaptureError(f"capture: the function {why}")
     frame = frames[own[-1]]
@@ -194,6 +223,6 @@ def _explained(error):
     return CaptureError(f"capture: {frame.filename}:{frame.lineno}, in {frame.name}: {op} {why}")
 
 
-def _library(filename):
-    """Whether a file belongs to CuPy, or to what stands in for it in tests."""
-    return any(part in LIBRARIES for part in Path(filename).parts)
+def _library(frame):
+    """Whether a frame is CuPy's, or of what stands in for it in tests."""
+    return not LIBRARIES.isdisjoint(Path(frame.filename).parts)

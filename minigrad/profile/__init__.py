@@ -13,9 +13,8 @@ gradients of each operation, of steps of optimisers and of compiled kernels that
 which it was begun.
 """
 
-from .profiler import Profile, record_function
+from .profiler import Profile, measure_step, record_function
 from .spans import Span
-from .steps import measure_step
 from .tables import Row
 
 __all__ = ["Profile", "Row", "Span", "measure_step", "record_function"]

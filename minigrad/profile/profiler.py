@@ -1,6 +1,7 @@
 """Profile: the recording, and what can be asked of it afterwards."""
 
 import contextlib
+import copy
 import json
 import math
 import os
@@ -14,14 +15,16 @@ from minigrad_kernels.toolchain.watch import part, watching
 
 from .. import device
 from ..core.interceptors import Interceptor, proceed
+from ..core.modes import enable_grad
 from ..core.tensor import Tensor
+from ..device.random import Generator, drawing_from
 from ..nn import Module
 from . import tables
 from .layers import Layers
 from .memory import Memory, flat
 from .spans import OPERATIONS, OUTSIDE, Span
 
-__all__ = ["Profile", "record_function"]
+__all__ = ["Profile", "measure_step", "record_function"]
 
 clock = time.perf_counter
 
@@ -47,7 +50,8 @@ class Profile(Interceptor):
             raise KindError(f"Profile: model is a {type(model).__name__}, wanted a Module or None")
         self._layers, self._memory = Layers(model), Memory(model, optimizer) if memory else None
         self._origin = self._thread = None
-        self._begun, self._open = [], []  # Spans: all, and those that have not ended, the innermost last
+        self.spans, self.memory, self.seconds = [], self._memory.samples if memory else [], 0.0
+        self._open = []  # Spans that have not ended, the innermost last
         self._nodes = {}  # {order of a node: (its layer, its GPU)}
         self._clocks = {}  # {place of a GPU: (a mark, the host's time when that had just passed)}
         self._looking = 0.0  # seconds in which the profile itself was at work
@@ -68,18 +72,12 @@ class Profile(Interceptor):
         self._thread = None
         for place in self._clocks if kind is None else ():
             place.wait()
-        self.seconds, streams = self._now(), {}
-        for span in self._begun:
+        self.seconds = self._now()
+        for span in self.spans:
             if span.marks and kind is None:
-                self._read_marks(span, streams)
+                self._read_marks(span)
             span.marks = None
         self._clocks.clear()
-        self.spans, self.memory = self._begun, [] if self._memory is None else self._memory.samples
-
-    def __getattr__(self, name):
-        if name in ("spans", "memory", "seconds"):
-            raise StateError("Profile: it has not ended yet; ask after the with block")
-        raise AttributeError(f"Profile has no attribute {name!r}")
 
     def _now(self):
         return clock() - self._origin
@@ -147,7 +145,7 @@ class Profile(Interceptor):
         """A Span inside the one that is open. place: the GPU on which the call works."""
         outer = self._open[-1] if self._open else None
         span = Span(name, kind, layer, outer)
-        self._begun.append(span)
+        self.spans.append(span)
         self._open.append(span)
         if place is not None and place not in self._clocks:
             place.wait()
@@ -179,31 +177,29 @@ class Profile(Interceptor):
             self._open[-1].inner += passed
         return grown
 
-    def _read_marks(self, span, streams):
+    def _read_marks(self, span):
         """When the GPU did the work of a Span."""
         place, begin, end = span.marks
         first, start = self._clocks[place]
-        span.device = start + begin.since(first), start + end.since(first)
-        number = streams.setdefault((place, begin.stream), sum(place is known for known, _ in streams))
-        span.lane = f"{place.name} stream {number + 1}" if number else place.name
-        outer = next((one for one in span.around() if one.device is not None), None)
-        if outer is not None:
+        span.device, span.lane = (start + begin.since(first), start + end.since(first)), place.name
+        for outer in [one for one in span.around() if one.device is not None][:1]:
             outer.inner_device += span.device[1] - span.device[0]
 
     # ---- what was recorded ---------------------------------------------------------------------------------------
 
-    def rows(self, by="op", sort="time"):
+    def rows(self, by="op"):
         """A Row for each operation, layer or kernel; see table."""
-        return tables.rows(self.spans, self._layers, self.seconds - self._looking, by, sort)
+        if not self.seconds:
+            raise StateError("Profile: it has not ended yet; ask after the with block")
+        return tables.rows(self.spans, self._layers, self.seconds - self._looking, by)
 
-    def table(self, by="op", sort="time"):
+    def table(self, by="op"):
         """The rows as text.
 
         by      "op": operations, "conv2d.backward" being the gradients of conv2d, and steps of optimisers;
                 "layer": Modules, by their dotted names, with what they and their gradients cost;
-                "kernel": compiled code that was entered
-        sort    "time": those first that took most of it themselves; "calls", "device", "bytes", "memory", "name", or
-                "order": as they were first called
+                "kernel": compiled code that was entered.
+                Layers stand in the order of the model, all others by the time that they took themselves
 
         operations  of a layer, those that ran for it; profile/layers.py says which
         calls       how often
@@ -218,7 +214,7 @@ class Profile(Interceptor):
         memory      bytes that the tape began to keep for backward
         Errors      ValueError for another word
         """
-        return tables.table(self.rows(by, sort), by)
+        return tables.table(self.rows(by), by)
 
     def totals(self):
         """{name: seconds} of the whole profile.
@@ -293,15 +289,38 @@ def record_function(name):
     return part("region", name)
 
 
+def measure_step(model, loss, batch, optimizer):
+    """The Profile of one training step, after one that is not recorded: compiling and first allocations are in that.
+
+    model       a Module; it acts as in training
+    loss        called as loss(model(images), labels) for a scalar Tensor
+    batch       (images, labels), on the device of the model
+    optimizer   of its parameters
+    Copies of the model and the optimiser do the steps, and draw random numbers of their own: the two given stay as
+    they are. In the Profile's memory they count as "other".
+    """
+    (images, labels), (model, optimizer) = batch, copy.deepcopy((model, optimizer))
+    model.train()
+    for watch in (contextlib.nullcontext(), profile := Profile(model, optimizer=optimizer)):
+        with enable_grad(), drawing_from(Generator()), watch:
+            optimizer.zero_grad()
+            with record_function("forward"):
+                value = loss(model(images), labels)
+            with record_function("backward"):
+                value.backward()
+            with record_function("update"):
+                optimizer.step()
+    return profile
+
+
 def _gpu(values):
     """The GPU on which the first Tensor that is on one lies, or to which one is moved; None if all is on the host."""
     for one in values:
         array = getattr(one, "array", one)
-        place = (
-            device.place_of(array) if device.is_array(array) else device.place(one) if device.is_device(one) else None
-        )
-        if place is not None and place.measured:
-            return place
+        if device.is_array(array) or device.is_device(array):
+            place = device.place_of(array) if device.is_array(array) else device.place(array)
+            if place.measured:
+                return place
     return None
 
 

@@ -37,37 +37,36 @@ class Row:
 
 
 KINDS = {"op": OPERATIONS, "layer": (*OPERATIONS, "module"), "kernel": ("kernel",)}
-SORTS = {"time": "self", "order": None} | {name: name for name in ("calls", "device", "bytes", "memory", "name")}
 
 
-def rows(spans, layers, whole, by, sort):
-    """The Rows of a table, sorted; shares are of `whole` seconds."""
-    for option, value, known in (("by", by, KINDS), ("sort", sort, SORTS)):
-        if value not in known:
-            raise ShapeError(f"table: {option} is {value!r}, want one of {', '.join(known)}")
-    found = {name: Row(name, kind, parameters=layers.parameters[name]) for name, kind in layers.types.items()}
-    found = found if by == "layer" else {}
+def rows(spans, layers, whole, by):
+    """The Rows of a table: layers in their order, others by their time; shares are of `whole` seconds."""
+    if by not in KINDS:
+        raise ShapeError(f"table: by is {by!r}, want one of {', '.join(KINDS)}")
+    layered, found = by == "layer", {}
+    for name, kind in layers.types.items() if layered else ():
+        found[name] = Row(name, kind, parameters=layers.parameters[name])
     for span in spans:
         if span.kind in KINDS[by]:
-            name = (span.layer or _outside(span)) if by == "layer" else span.name
+            name = (span.layer or _outside(span)) if layered else span.name
             row = found.setdefault(name, Row(name))
             row.self += span.own
+            row.share = row.self / whole
             row.kernels += span.kernels
             row.device += span.device_seconds
             row.bytes += span.nbytes
             row.memory += span.kept
-            if by == "layer":
+            if layered:
                 _add_to_layer(row, span)
             else:
                 row.calls += 1
                 row.total += span.seconds if all(outer.name != name for outer in span.around()) else 0
     found = [row for row in found.values() if row.calls or row.self]
+    if not layered:
+        return sorted(found, key=lambda row: -row.self)
     for row in found:
-        row.share = row.self / whole
-        if by == "layer":
-            row.total = row.self + sum(one.self for one in found if layers.holds(row.name, one.name))
-    column = SORTS[sort]
-    return sorted(found, key=lambda row: row.name if column == "name" else -getattr(row, column) if column else 0)
+        row.total = row.self + sum(one.self for one in found if layers.holds(row.name, one.name))
+    return found
 
 
 def _add_to_layer(row, span):

@@ -5,7 +5,7 @@ import html
 import io
 from importlib import resources
 
-__all__ = ["Html", "bar", "columns", "document", "escaped", "listing", "note", "picture", "section", "table"]
+__all__ = ["Html", "bar", "columns", "document", "escaped", "listing", "note", "picture", "table"]
 
 
 class Html(str):
@@ -18,10 +18,13 @@ def escaped(value):
 
 
 def document(title, parts):
-    """The page. `parts` are (anchor, heading, HTML), one for each section."""
+    """The page. `parts` are (anchor, heading, HTML), one for each section, to which the head of the page links."""
     style = resources.files(__package__).joinpath("style.css").read_text("utf-8")
-    links = "".join(f'<a href="#{anchor}">{escaped(heading)}</a>' for anchor, heading, _ in parts if heading)
-    body = "".join(section(*part) for part in parts)
+    links = body = ""
+    for anchor, heading, content in parts:
+        links += f'<a href="#{anchor}">{escaped(heading)}</a>' if heading else ""
+        head = f"<h2>{escaped(heading)}</h2>\n" if heading else ""
+        body += f'<section id="{anchor}">\n{head}{content}</section>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -31,34 +34,27 @@ def document(title, parts):
     )
 
 
-def section(anchor, heading, content):
-    """A part of the page that can be linked to."""
-    head = f"<h2>{escaped(heading)}</h2>\n" if heading else ""
-    return Html(f'<section id="{anchor}">\n{head}{content}</section>\n')
-
-
 def note(text):
     """A paragraph."""
     return Html(f"<p>{escaped(text)}</p>\n")
 
 
 def listing(entries, kind="listing"):
-    """Names and what they stand for, (name, text): one below the other, or as "tiles", large and side by side."""
-    rows = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in entries)
-    return Html(f'<dl class="{kind}">{rows}</dl>\n')
+    """What names stand for, {name: text}: one below the other, or as "tiles", large and side by side."""
+    rows = [f"<div><dt>{escaped(name)}</dt><dd>{escaped(text)}</dd></div>" for name, text in entries.items()]
+    return Html(f'<dl class="{kind}">{"".join(rows)}</dl>\n')
 
 
-def table(head, rows, words=1, total=False):
-    """A table whose first `words` columns are text and whose others are numbers; the last row may be a total."""
-
-    def line(cells, tag):
-        kinds = (' class="number"' if column >= words else "" for column in range(len(cells)))
-        inner = (f"<{tag}{kind}>{escaped(cell)}</{tag}>" for cell, kind in zip(cells, kinds, strict=True))
-        return f"<tr>{''.join(inner)}</tr>"
-
-    lines = [line(cells, "td") for cells in rows]
+def table(rows, words=1, total=False):
+    """A table from its rows: the first is the head, the last may be a total; columns after `words` are numbers."""
+    lines, kind = [], ' class="number"'
+    for cells in rows:
+        tag, line = "td" if lines else "th", ""
+        for column, cell in enumerate(cells):
+            line += f"<{tag}{kind * (column >= words)}>{escaped(cell)}</{tag}>"
+        lines.append(f"<tr>{line}</tr>")
     foot = f"<tfoot>{lines.pop()}</tfoot>" if total else ""
-    body = f"<thead>{line(head, 'th')}</thead><tbody>{''.join(lines)}</tbody>{foot}"
+    body = f"<thead>{lines[0]}</thead><tbody>{''.join(lines[1:])}</tbody>{foot}"
     return Html(f'<div class="wide"><table>{body}</table></div>\n')
 
 

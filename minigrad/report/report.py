@@ -1,30 +1,26 @@
-"""What a training leaves to be looked at, and the page that shows it."""
+"""What a training leaves to be looked at, and the page that shows it. A section is a function of the Report."""
 
+import statistics
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from minigrad_kernels.errors import MinigradError
 
+from .. import draw, nn
 from ..checkpoint import write_atomic
-from ..nn import Module
-from ..train import History
+from ..train import History, confusion_matrix
 from ..train.team import module_of
-from . import sections
-from .page import document, note
+from ..units import in_bytes
+from .page import Html, bar, columns, document, escaped, listing, note, picture, table
 
 __all__ = ["SECTIONS", "Report"]
 
-SECTIONS = (
-    ("result", "", sections.result),
-    ("curves", "Learning curves", sections.curves),
-    ("mistakes", "What it gets wrong", sections.mistakes),
-    ("filters", "What the first layer looks for", sections.filters),
-    ("distributions", "Weights and gradients over the epochs", sections.distributions),
-    ("cost", "Where time and memory go", sections.cost),
-    ("model", "The network", sections.network),
-    ("origin", "How it was made", sections.origin),
-)
+FILTERS = 64  # drawn at most
+LAYERS, EPOCHS = 4, 8  # whose weights and gradients are drawn at most: it takes longer than all else
+DPI = 110
 
 
 @dataclass
@@ -51,7 +47,7 @@ class Report:
 
     title: str
     history: History
-    model: Module
+    model: nn.Module
     shape: tuple
     classes: tuple
     state: str = ""
@@ -69,16 +65,182 @@ class Report:
 
     def html(self):
         """The page as text."""
-        return document(self.title, [(anchor, head, self._written(anchor, part)) for anchor, head, part in SECTIONS])
+        return document(self.title, [(anchor, heading, self._written(anchor)) for anchor, heading, *_ in SECTIONS])
 
-    def _written(self, anchor, content):
+    def _written(self, anchor):
         """A section: what cannot be drawn, weights that are not finite say, costs the others nothing."""
-        said = note(self.lacking[anchor]) if anchor in self.lacking else ""
+        content, missing = next(parts for name, _, *parts in SECTIONS if name == anchor)
         try:
-            return said + content(self)
+            return content(self) or note(self.lacking.get(anchor, missing))
         except MinigradError as error:
-            return said + note(f"This could not be drawn: {error}")
+            return note(f"This could not be drawn: {error}")
 
     def save(self, path):
         """Write the page to a file, in place of one that is there, in one step."""
         write_atomic(Path(path), self.html().encode())
+
+
+# ---- sections: HTML, or None where there is nothing to show ----------------------------------------------------------
+
+
+def _result(report):
+    """The figures that one looks for first."""
+    history, figures = report.history, {}
+    if len(history):
+        row = history[-1]
+        if row.get("test_accuracy") is not None:
+            figures |= {"test accuracy": _percent(row["test_accuracy"]), "test loss": f"{row['test_loss']:.4f}"}
+            best = max(history.rows, key=lambda row: row.get("test_accuracy") or 0)
+            if best["test_accuracy"] > row["test_accuracy"]:
+                figures[f"best test accuracy (epoch {best['epoch']})"] = _percent(best["test_accuracy"])
+        figures |= {"training accuracy": _percent(row["accuracy"]), "training loss": f"{row['loss']:.4f}"}
+        if speeds := list(filter(None, history["images_per_second"])):
+            figures["images/s (median)"] = f"{statistics.median(speeds):,.0f}"
+    figures |= {"epochs": len(history), "updates": f"{history.steps:,}"} | report.figures
+    return listing(figures, "tiles") + (note(report.state) if report.state else "")
+
+
+def _curves(report):
+    """Loss and accuracy over the epochs, and the figures themselves."""
+    if not len(report.history):
+        return None
+    captions = {"loss": "Loss: mean over the images of an epoch.", "accuracy": "Share of images that are right."}
+    drawn = [picture(draw.learning_curve(report.history, None, name), text) for name, text in captions.items()]
+    remark = "Those on training images are taken while the weights change, with dropout and augmentation."
+    names = report.history.columns()
+    rows = [[_figure(row.get(name)) for name in names] for row in report.history.rows]
+    return columns(*drawn) + note(remark) + table([[name.replace("_", " ") for name in names], *rows], words=0)
+
+
+def _mistakes(report):
+    """Which class is taken for which, and the images whose right class got the least probability."""
+    if report.predictions is None:
+        return None
+    probabilities, targets = report.predictions
+    matrix = confusion_matrix(targets, probabilities.argmax(1), len(report.classes))
+    total, right = int(matrix.sum()), int(matrix.trace())
+    said = f"With the weights as they are after update {report.history.steps:,}, {right:,} of {total:,} test images "
+    said += f"are right: {_percent(right / total)}."
+    drawn = [picture(draw.confusion_matrix(matrix, None, report.classes), "Confusion matrix: counts of test images.")]
+    if right < total and report.test is not None:
+        axes = draw.worst_mistakes(report.test.images, targets, probabilities, labels=report.classes)
+        drawn.append(picture(axes, "The worst mistakes: least probability for the true class.", DPI))
+    rows = [["class", "most often taken for", "test images", "found (recall)", "precision"]]
+    for number, (name, counts) in enumerate(zip(report.classes, matrix, strict=True)):
+        there, found, predicted = (int(count) for count in (counts.sum(), counts[number], matrix[:, number].sum()))
+        others = np.where(np.arange(len(counts)) == number, 0, counts)
+        often = others.argmax()
+        taken = f"{report.classes[often]} ({others[often]})" if others[often] else "-"
+        recall = bar(found / there, _percent(found / there)) if there else "-"
+        rows.append([name, taken, f"{there:,}", recall, _percent(found / predicted) if predicted else "-"])
+    return note(said) + columns(*drawn) + table(rows, words=2)
+
+
+def _filters(report):
+    """The weights that multiply the pixels: of the first layer with weights, if they lie as pixels do."""
+    found = (pair for pair in report.model.named_modules() if list(pair[1].parameters(recurse=False)))
+    path, module = next(found, ("", None))
+    if isinstance(module, nn.Conv2d):
+        weight = module.weight.detach().numpy()
+    elif isinstance(module, nn.Linear) and module.in_features == np.prod(report.shape):
+        weight = module.weight.detach().numpy().reshape(-1, *report.shape)
+    else:
+        return None
+    more = f", the first {FILTERS} of {len(weight)}" if len(weight) > FILTERS else ""
+    return columns(picture(draw.filters(weight[:FILTERS]), f"Weights of layer {_named(path, module)}{more}.", DPI))
+
+
+def _named(path, module):
+    return f"{path} ({type(module).__name__})" if path else type(module).__name__
+
+
+def _distributions(report):
+    """Histograms of weights and gradients of some layers, epoch by epoch."""
+    parameters, modules = dict(report.model.named_parameters()), dict(report.model.named_modules())
+    names = [name for name in report.records if name in parameters and parameters[name].ndim > 1]
+    if not names:
+        return None
+    drawn = []
+    for name in _spread(names, LAYERS):
+        layer, rows = name.rpartition(".")[0], _spread(report.records[name], EPOCHS)
+        for place, quantity in enumerate(("weights", "gradients"), 2):
+            if any(row[place] is not None for row in rows):
+                axes = draw.histograms(rows, None, quantity)
+                drawn.append(picture(axes, f"{quantity.capitalize()} of layer {_named(layer, modules[layer])}.", DPI))
+    text = "After each epoch; gradients are those of its last update, on a logarithmic scale on either side of 0: what "
+    text += "stands in the middle is 0 or nearly so. What lies beyond the edges is counted at them."
+    if len(names) > LAYERS:
+        text += f" {LAYERS} of {len(names)} layers are shown."
+    return note(text) + columns(*drawn)
+
+
+def _spread(values, count):
+    """At most so many of them, the first, the last, and others evenly between."""
+    return [values[at] for at in sorted({round(at) for at in np.linspace(0, len(values) - 1, min(len(values), count))})]
+
+
+def _cost(report):
+    """Time and memory of one training step, by layer."""
+    if report.profile is None:
+        return None
+    found, peak = report.profile.rows("layer"), report.profile.peak()[0]
+    device = any(row.device for row in found)
+    longest = max((row.self for row in found), default=0) or 1
+    rows = [["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"]]
+    rows[0] += [*["GPU, ms"] * device, "results, KiB", "kept, KiB", "parameters, KiB"]
+    for row in found:
+        times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), _percent(row.share)]
+        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory, row.parameters))
+        rows.append([row.name, row.type, *times, *[_ms(row.device)] * device, *sizes])
+    text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
+    text += "Where layers ran as one, the first has the time of all. Results include gradients; what is kept waits for "
+    text += "backward."
+    drawn = ""
+    if len(report.profile.memory) > 1:
+        fullest = ", ".join(f"{name} {in_bytes(size)}" for name, size in peak.items() if size)
+        caption = f"Memory over the step. Where it was fullest: {fullest}."
+        drawn = columns(picture(draw.memory(report.profile.memory), caption))
+    return note(text) + table(rows, words=2) + drawn
+
+
+def _network(report):
+    """The layers, with what they cost for one image."""
+    found = nn.summary(report.model, (1, *report.shape))
+    rows = [["layer", "type", "output of an image", "parameters", "multiply-adds", "output bytes"]]
+    for row in found.rows:
+        rows.append([row.path, row.kind, "-" if row.shape is None else " x ".join(map(str, row.shape[1:]))])
+    rows.append(["total", "", ""])
+    for cells, row in zip(rows[1:], [*found.rows, found], strict=True):
+        cells += [f"{count:,}" for count in (row.parameters, row.macs, row.nbytes)]
+    trainable = f"{found.trainable:,} of {found.parameters:,} parameters are trained."
+    return note(trainable) + table(rows, words=3, total=True)
+
+
+def _origin(report):
+    """All that it takes to do it again."""
+    return Html("".join(f"<h3>{escaped(name)}</h3>\n{listing(entries)}" for name, entries in report.origin.items()))
+
+
+def _ms(seconds):
+    return f"{1e3 * seconds:.3f}"
+
+
+def _percent(share):
+    return f"{100 * share:.2f} %"
+
+
+def _figure(value):
+    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else f"{value:,}"
+
+
+NO_PIXELS = "The first layer with weights does not look at pixels as they lie in the image."
+SECTIONS = (  # anchor, heading, content, what is said where there is none
+    ("result", "", _result, ""),
+    ("curves", "Learning curves", _curves, "No epoch is done yet."),
+    ("mistakes", "What it gets wrong", _mistakes, "The test images were not looked at."),
+    ("filters", "What the first layer looks for", _filters, NO_PIXELS),
+    ("distributions", "Weights and gradients over the epochs", _distributions, "They were not counted."),
+    ("cost", "Where time and memory go", _cost, "No step was measured."),
+    ("model", "The network", _network, ""),
+    ("origin", "How it was made", _origin, "Nothing was noted."),
+)

@@ -147,13 +147,10 @@ def epoch(options):
     """Rows of whole epochs: a contender's name says how many processes load its data."""
     task, size, threads = named("keras-cnn"), options.batch_size[0], options.threads[-1]
     most = 50 if options.quick else None
-    names = {
-        "minigrad": ("minigrad", 0),
-        **{f"{name}, {count} loading": (name, count) for name in TORCH for count in (0, 2)},
-    }
-    starts = {
-        label: starting(name, task, size, threads, options, workers=count) for label, (name, count) in names.items()
-    }
+    starts = {"minigrad": starting("minigrad", task, size, threads, options, workers=0)}
+    for name in TORCH:
+        for count in (0, 2):
+            starts[f"{name}, {count} loading"] = starting(name, task, size, threads, options, workers=count)
 
     def measured(workers, reasons):
         rounds = range(math.ceil(EPOCHS / options.processes))
@@ -164,11 +161,8 @@ def epoch(options):
     row |= figures(*in_sets(starts, measured, options.processes))
     say(f"epoch: {told(row)}")
     folder = os.environ.get("MINIGRAD_DATA")
-    return {
-        "images": len(epoch_data()[1]),
-        "data": "MNIST" if folder and _is_mnist(folder) else "random",
-        "rows": [row],
-    }
+    data = "MNIST" if folder and _is_mnist(folder) else "random"
+    return {"images": len(epoch_data()[1]), "data": data, "rows": [row]}
 
 
 def _is_mnist(folder):
@@ -179,14 +173,8 @@ def memory(options):
     rows = []
     size, threads = options.batch_size[0], options.threads[-1]
     for model in options.models:
-        row = {
-            "model": model,
-            "batch_size": size,
-            "threads": threads,
-            "first_step_s": {},
-            "peak_mb": {},
-            "grown_mb": {},
-        }
+        row = {"model": model, "batch_size": size, "threads": threads}
+        row |= {key: {} for key in ("first_step_s", "peak_mb", "grown_mb")}
         absent, task = {}, named(model)
         for name in ("minigrad", "torch", *options.peers):
             start = starting(name, task, size, threads, options)

@@ -2,6 +2,7 @@
 
 TORCH = "torch", "torch nchw", "torch nhwc"
 PEERS = {"jax": "JAX", "tinygrad": "tinygrad"}
+RATIOS = "ratio to PyTorch", "to its best"
 
 
 def measured_with(results):
@@ -19,9 +20,7 @@ def table(heads, rows):
 
 def milliseconds(value):
     """A time with three digits or more, None where there is none."""
-    return (
-        None if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
-    )
+    return None if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
 
 
 def cpu_tables(results):
@@ -51,11 +50,6 @@ def _place(row):
     return f"{row['model']} (batch {row['batch_size']}, threads {row['threads']})"
 
 
-def _best(row):
-    """The time of PyTorch's fastest setting, None unless tuned ones were measured."""
-    return row["ms"].get(row.get("best"))
-
-
 def with_spread(row, key):
     """A ratio, and in brackets the least and the greatest of single sets of processes, if there were several."""
     sets = row.get(f"{key}_sets", [])
@@ -66,27 +60,24 @@ def _ratios(row):
     return with_spread(row, "ratio"), with_spread(row, "ratio_best")
 
 
-def step_table(part):
-    peers = [name for name in PEERS if any(name in row["ms"] for row in part["rows"])]
-    heads = [
-        "network",
-        "batch",
-        "threads",
-        "minigrad, ms",
-        "PyTorch",
-        "PyTorch, best",
-        *(PEERS[name] for name in peers),
-    ]
+def _steps(part, name_of, peers=()):
+    """The table of training steps; PyTorch's best is empty unless tuned settings were measured."""
     rows = []
     for row in part["rows"]:
-        times = [row["ms"]["minigrad"], row["ms"]["torch"], _best(row), *(row["ms"].get(name) for name in peers)]
-        rows.append([row["model"], row["batch_size"], row["threads"], *map(milliseconds, times), *_ratios(row)])
+        times = [row["ms"].get(name) for name in ("minigrad", "torch", row.get("best"), *peers)]
+        rows.append([name_of(row), row["batch_size"], row["threads"], *map(milliseconds, times), *_ratios(row)])
+    heads = ["network", "batch", "threads", "minigrad, ms", "PyTorch", "PyTorch, best"]
+    return table([*heads, *(PEERS[name] for name in peers), *RATIOS], rows)
+
+
+def step_table(part):
+    peers = [name for name in PEERS if any(name in row["ms"] for row in part["rows"])]
     return [
         "Training step (forward, backward, optimiser), median in ms, same run; PyTorch eager with default settings, "
         "and with the fastest of these and of two tuned ones (channels last or not, fused optimiser, a heap that keeps "
         f"memory); JAX and tinygrad under jit{_of_sets(part['rows'])}: {measured_with(part['machine'])}.",
         "",
-        *table([*heads, "ratio to PyTorch", "to its best"], rows),
+        *_steps(part, lambda row: row["model"], peers),
     ]
 
 
@@ -104,25 +95,11 @@ def main_steps(part):
 
 
 def random_table(part):
-    rows = []
-    for row in part["rows"]:
-        times = map(milliseconds, (row["ms"]["minigrad"], row["ms"]["torch"], _best(row)))
-        rows.append([described(row), row["batch_size"], row["threads"], *times, *_ratios(row)])
-    heads = [
-        "network",
-        "batch",
-        "threads",
-        "minigrad, ms",
-        "PyTorch",
-        "PyTorch, best",
-        "ratio to PyTorch",
-        "to its best",
-    ]
     return [
         f"The same for networks drawn at random from seed {part['seed']}, so that no shape is special: "
         f"{measured_with(part['machine'])}.",
         "",
-        *table(heads, rows),
+        *_steps(part, described),
     ]
 
 
@@ -151,7 +128,7 @@ def epoch_table(part):
         f"{row['threads']} threads, each library's own loader included (PyTorch's with 0 or 2 processes, what is "
         f"faster): {measured_with(part['machine'])}.",
         "",
-        *table(["minigrad, s", *settings, "ratio to PyTorch", "to its best"], [[*cells, *_ratios(row)]]),
+        *table(["minigrad, s", *settings, *RATIOS], [[*cells, *_ratios(row)]]),
     ]
 
 
@@ -160,10 +137,10 @@ def memory_table(part):
     heads = [{"torch": "PyTorch", **PEERS}.get(name, name) for name in names]
     rows = []
     for row in part["rows"]:
-        seconds = [row["first_step_s"].get(name) for name in names]
-        peaks = [
-            row["peak_mb"].get(name) and f"{row['peak_mb'][name]:.0f} ({row['grown_mb'][name]:.0f})" for name in names
-        ]
+        seconds, peaks, grown = (
+            [row[key].get(name) for name in names] for key in ("first_step_s", "peak_mb", "grown_mb")
+        )
+        peaks = [peak and f"{peak:.0f} ({more:.0f})" for peak, more in zip(peaks, grown, strict=True)]
         rows.append([row["model"], row["empty_cache_s"], *seconds, *peaks])
     first, begin = part["rows"][0], ("network", "minigrad, nothing compiled, s")
     return [
@@ -198,15 +175,9 @@ def ops_table(results):
         for entry in (entries.get("forward"), entries.get("both") or entries.get("step")):
             cells += [entry and entry[key] for key in ("minigrad_us", "torch_us", "ratio")]
         rows.append([op, *cells])
-    heads = [
-        "operation",
-        "forward: minigrad, us",
-        "PyTorch",
-        "ratio",
-        "forward and backward: minigrad, us",
-        "PyTorch",
-        "ratio",
-    ]
+    heads = ["operation"]
+    for group in ("forward", "forward and backward"):
+        heads += [f"{group}: minigrad, us", "PyTorch", "ratio"]
     return [
         f"Single operations beside PyTorch eager, {threads} threads, medians in microseconds; the second group is "
         f"forward and backward together, or an optimiser's step: {measured_with(results)}.",

@@ -40,11 +40,8 @@ def accuracy_table(results):
     return lines
 
 
-CONTENDERS = {
-    "one": "one process",
-    "mpi": "ranks, MPI",
-    "torch": "PyTorch DDP, gloo",
-}  # of parallel.py; heads of columns
+# Of parallel.py; heads of columns.
+CONTENDERS = {"one": "one process", "mpi": "ranks, MPI", "torch": "PyTorch DDP, gloo"}
 
 
 def parallel_table(results):
@@ -150,28 +147,14 @@ def _race(rows, where):
 def _cifar(rows, where):
     lines = [f"A ResNet with batch norm on CIFAR-10 on a GPU, by the same recipe, one seed: {where}.", ""]
     heads = ["training images", "epochs", "precision", "contender", "test accuracy, %", "seconds of training"]
-    table = [
-        [
-            row["images"],
-            row["epochs"],
-            row["precision"],
-            row["contender"],
-            round(100 * row["accuracy"], 2),
-            row["seconds"],
-        ]
-        for row in rows
-    ]
-    return lines + _table(heads, table)
+    cells = ("images", "epochs", "precision", "contender")
+    return lines + _table(
+        heads, [[*map(row.get, cells), round(100 * row["accuracy"], 2), row["seconds"]] for row in rows]
+    )
 
 
-GPU_TABLES = {
-    "graphs": _graphs,
-    "networks": _networks,
-    "race": _race,
-    "cifar": _cifar,
-    "products": _products,
-    "convolutions": _convolutions,
-}
+GPU_TABLES = {"graphs": _graphs, "networks": _networks, "race": _race, "cifar": _cifar}
+GPU_TABLES |= {"products": _products, "convolutions": _convolutions}
 
 
 def on_gpu(part):

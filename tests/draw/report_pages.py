@@ -1,23 +1,16 @@
-"""A report as a reader's program sees it: parsed, and opened in a browser where there is one."""
+"""A report as a reader's program sees it: parsed."""
 
 import base64
 import io
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as tree
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 from matplotlib.image import imread
 
-__all__ = ["BROWSER", "Page", "opened"]
+__all__ = ["Page"]
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-QUIET = """
-    --headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
-    --disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr
-""".split()
 VOID = {"br", "hr", "img", "link", "meta"}
 LOADS = {"src", "srcset", "href", "data", "poster", "action", "background"}  # attributes by which a page fetches
 
@@ -96,21 +89,3 @@ class Page(HTMLParser):
                 loads = [value for node in root.iter() for name, value in node.items() if name.endswith("href")]
                 assert all(value.startswith(("#", "data:image/png;")) for value in loads), "a picture loads something"
         return [kind for kind, _ in self.images]
-
-
-def opened(path, folder, size="1280,3000", *options):
-    """(the page as the browser has it, the pixels that it shows) of a file; its console must be silent."""
-    command = [BROWSER, *QUIET, f"--window-size={size}", *options]
-    done = [
-        subprocess.run(
-            [*command, f"--user-data-dir={folder / str(number)}", *wish, path.as_uri()],
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        for number, wish in enumerate((["--dump-dom"], [f"--screenshot={folder / 'page.png'}"]))
-    ]
-    for process in done:
-        assert process.returncode == 0, process.stderr
-        assert "CONSOLE" not in process.stderr, process.stderr
-    return done[0].stdout, imread(folder / "page.png")

@@ -1,6 +1,6 @@
 """Runs the source of a notebook as Jupyter would, without Jupyter.
 
-python tests/examples/notebook_run.py examples/notebooks/01_tape.py [FOLDER]     pictures are written into FOLDER
+python tests/examples/notebook_run.py examples/notebooks/01_tape.py
 
 Every picture is drawn, and what stands at the end of a line by itself shows itself as it would in a cell. Then the
 wrong answers of notebook_answers/ are put to the notebook's checks.
@@ -15,30 +15,18 @@ import matplotlib
 WAYS = ("_repr_svg_", "_repr_html_")  # how objects show themselves, beside their text
 
 
-def run(script, folder=None):
+def run(script):
     """Execute the script's statements in order; returns how many pictures were drawn."""
     matplotlib.use("agg")
     from matplotlib import pyplot
 
     pictures = 0
 
-    def keep(name, content):
-        nonlocal pictures
-        pictures += 1
-        if folder is not None:
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            (Path(folder) / f"{script.stem}-{pictures:02d}{name}").write_text(content)
-
     def show():
         nonlocal pictures
         for number in pyplot.get_fignums():
+            pyplot.figure(number).canvas.draw()
             pictures += 1
-            figure = pyplot.figure(number)
-            if folder is None:
-                figure.canvas.draw()
-            else:
-                Path(folder).mkdir(parents=True, exist_ok=True)
-                figure.savefig(Path(folder) / f"{script.stem}-{pictures:02d}.png", dpi=80, bbox_inches="tight")
         pyplot.close("all")
 
     pyplot.show = show
@@ -47,10 +35,8 @@ def run(script, folder=None):
     for statement in ast.parse(script.read_text(), str(script)).body:
         if isinstance(statement, ast.Expr):
             value = eval(compile(ast.Expression(statement.value), str(script), "eval"), namespace)
-            for way in WAYS:
-                if hasattr(value, way):
-                    keep(".svg" if "svg" in way else ".html", getattr(value, way)())
-                    break
+            for way in [way for way in WAYS if hasattr(value, way)][:1]:
+                pictures += bool(getattr(value, way)())
         else:
             exec(compile(ast.Module([statement], []), str(script), "exec"), namespace)
     show()
@@ -60,4 +46,4 @@ def run(script, folder=None):
 
 
 if __name__ == "__main__":
-    print(f"pictures: {run(Path(sys.argv[1]).resolve(), *sys.argv[2:3])}")
+    print(f"pictures: {run(Path(sys.argv[1]).resolve())}")

@@ -15,7 +15,7 @@ SCRIPTS = [script for script in sorted(FOLDER.glob("[0-9][0-9]_*.py")) if "@kern
 RUN = f"""
 import runpy, sys
 sys.argv = ["notebook_run.py", sys.argv[1]]
-runpy.run_path({str(ROOT / "tests" / "notebook_run.py")!r}, run_name="__main__")
+runpy.run_path({str(Path(__file__).parent / "notebook_run.py")!r}, run_name="__main__")
 """
 PACK = """
 from minigrad_kernels.toolchain.cuda import KERNELS, cache

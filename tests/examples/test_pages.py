@@ -42,22 +42,8 @@ def test_links_lead_to_files_and_headings(page):
             assert anchor in anchors(file), f"{link}: no heading makes #{anchor}"
 
 
-def test_a_wrong_link_is_found(tmp_path, monkeypatch):
-    page = REPOSITORY / "README.md"
-    wrong = page.read_text() + "\n[nothing](nowhere.md) [heading](README.md#no-such-heading)\n"
-    assert {"nowhere.md", "README.md#no-such-heading"} <= set("".join(found) for found in LINK.findall(wrong))
-    assert "no-such-heading" not in anchors(page) and "how-it-is-laid-out" in anchors(page)
-
-
 def test_every_page_of_the_documentation_is_linked():
     linked = {(page.parent / link.partition("#")[0]).resolve() for page in PAGES for link in links(page)}
     for page in sorted((REPOSITORY / "examples" / "docs").glob("*.md")):
         if page.name != "index.md":
             assert page in linked, f"no page links to {page.name}"
-
-
-@pytest.mark.parametrize("row", re.findall(r"^\| .*$", (REPOSITORY / "examples/docs/texts.md").read_text(), re.M))
-def test_every_row_of_the_map_names_a_place(row):
-    assert row.startswith(("| formula", "| what is")) or "](" in row or "`" in row.split("|")[3], (
-        "neither a link nor a name"
-    )

@@ -30,35 +30,25 @@ def step():
     return model, measure_step(model, F.cross_entropy, batch(8), optim.Adam(model.parameters()))
 
 
-def test_parameters_gradients_and_state_are_the_sums_of_their_bytes(step):
+def test_a_step_fills_and_empties_memory(step):
+    """Sums of bytes by what they are for: activations rise forward and fall to nothing backward."""
     model, profile = step
     nbytes = sum(parameter.array.nbytes for parameter in model.parameters())
-    assert set(sizes(profile, "parameters")) == {nbytes}
+    assert all(tuple(sample) == CATEGORIES for _, sample in profile.memory)
+    assert set(sizes(profile, "parameters")) == {nbytes} and set(sizes(profile, "optimiser")) == {2 * nbytes}
     assert sizes(profile, "gradients")[-1] == max(sizes(profile, "gradients")) == nbytes
     assert 0 in sizes(profile, "gradients")
-    assert set(sizes(profile, "optimiser")) == {2 * nbytes}
-    assert all(tuple(sample) == CATEGORIES for _, sample in profile.memory)
 
-
-def test_activations_rise_forward_and_fall_to_nothing_backward(step):
-    _, profile = step
-    kept = sizes(profile, "activations")
+    kept, seconds = sizes(profile, "activations"), [seconds for seconds, _ in profile.memory]
     top = kept.index(max(kept))
-    assert kept[: top + 1] == sorted(kept[: top + 1]) and kept[top] > 0
-    assert kept[-1] == 0
-    seconds, turned = [seconds for seconds, _ in profile.memory], profile.timeline()
-    assert seconds == sorted(seconds)
-    first_gradient = next(begin for lane, _, begin, _ in turned if lane == "backward")
-    assert seconds[top] <= first_gradient
+    assert kept[: top + 1] == sorted(kept[: top + 1]) and kept[top] > 0 == kept[-1] and seconds == sorted(seconds)
+    first_gradient = next(begin for lane, _, begin, _ in profile.timeline() if lane == "backward")
     falling = [size for at, size in zip(seconds, kept, strict=True) if at > first_gradient]
-    assert falling == sorted(falling, reverse=True)
+    assert seconds[top] <= first_gradient and falling == sorted(falling, reverse=True)
 
-
-def test_the_peak_is_the_fullest_moment(step):
-    _, profile = step
-    found, seconds = profile.peak()
+    found, moment = profile.peak()
     assert sum(found.values()) == max(sum(sample.values()) for _, sample in profile.memory)
-    assert (seconds, found) in profile.memory
+    assert (moment, found) in profile.memory
 
 
 def test_operations_and_layers_say_what_they_made_the_tape_keep():
@@ -75,7 +65,7 @@ def test_operations_and_layers_say_what_they_made_the_tape_keep():
     del out
 
 
-def test_a_graph_that_is_dropped_keeps_nothing():
+def test_graphs_that_are_dropped_retained_shared_or_not_made():
     model, (x, _) = nn.Sequential(nn.Linear(784, 100), nn.Tanh()), batch(8)
     with Profile(model) as profile:
         for _ in range(3):
@@ -85,23 +75,23 @@ def test_a_graph_that_is_dropped_keeps_nothing():
     assert sizes(profile, "activations")[-1] == 0
     # The input is the same; an old result lives until its name is given to the new one.
     assert max(sizes(profile, "activations")) == 8 * (784 + 2 * 100) * FLOAT
+    with Profile(model) as profile, no_grad():
+        model(x.reshape(8, 784))
+    assert set(sizes(profile, "activations")) == {0}
 
-
-def test_a_graph_that_is_retained_is_kept():
-    x = Tensor(np.ones(100, np.float32), requires_grad=True)
+    leaf = Tensor(np.ones(100, np.float32), requires_grad=True)
     with Profile() as profile:
-        y = x.exp().sum()
+        y = leaf.exp().sum()
         y.backward(retain_graph=True)
         y.backward()
     assert sizes(profile, "activations")[-1] == 0 and sizes(profile, "activations").count(400) >= 2
     assert sizes(profile, "gradients")[-1] == sizes(profile, "parameters")[-1] == 400
 
-
-def test_without_a_tape_there_are_no_activations():
-    model, (x, _) = models.build("lenet", (1, 28, 28)), batch()
-    with Profile(model) as profile, no_grad():
-        model(x)
-    assert set(sizes(profile, "activations")) == {0}
+    with Profile() as profile:  # views share memory
+        y = leaf.exp()
+        out = (y.reshape(10, 10) ** 2).sum() + (y.reshape(2, 50) ** 2).sum()
+    assert sizes(profile, "activations")[-1] == 400
+    del out
 
 
 def test_the_rest_is_what_the_pool_holds_beyond_that():
@@ -120,26 +110,6 @@ def test_the_rest_is_what_the_pool_holds_beyond_that():
     total = sum(profile.memory[-1][1].values())
     assert 0.75 * used_bytes() <= total <= used_bytes()  # sizes in the pool are rounded up
     del kept
-
-
-def test_the_state_of_an_optimiser_counts_from_its_first_step():
-    model, (x, y) = models.build("lenet", (1, 28, 28)), batch()
-    optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    with Profile(model) as profile:
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    assert sizes(profile, "optimiser")[0] == 0
-    assert sizes(profile, "optimiser")[-1] == sum(parameter.array.nbytes for parameter in model.parameters())
-
-
-def test_views_share_memory():
-    x = minigrad.randn(32, 64).requires_grad_()
-    with Profile() as profile:
-        y = x.exp()
-        first, second = y.reshape(64, 32), y.reshape(2, 32, 32)
-        out = (first * first).sum() + (second * second).sum()
-    assert sizes(profile, "activations")[-1] == 32 * 64 * FLOAT
-    out.backward()
 
 
 # ---- blocks of the pool ----------------------------------------------------------------------------------------------

@@ -156,8 +156,8 @@ MODES = [
     row(TypeError, "autocast: dtype is 'cuda', .*the type comes first", minigrad.autocast, "cuda"),
     row(TypeError, "autocast: enabled is 'no'", minigrad.autocast, "float16", enabled="no"),
     row(TypeError, "capture: function is 3, wanted a function of Tensors", graph.capture, 3),
-    row(TypeError, r"argument 0 requires a gradient; pass argument 0.detach\(\)", STEP, leaf(2)),
-    row(TypeError, "capture: argument 1 is a set, wanted Tensors, and else what can", STEP, X, {1}),
+    row(TypeError, r"arguments\[0\] requires a gradient; pass arguments\[0\].detach\(\)", STEP, leaf(2)),
+    row(TypeError, r"capture: arguments\[1\] is a set, wanted Tensors or what can", STEP, X, {1}),
     row(RuntimeError, "Tensor 1 of the arguments is on cpu, the graph on cuda:0", lambda: STEP(X.to("cuda"), X)),
 ]
 

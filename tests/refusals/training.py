@@ -213,7 +213,6 @@ FIT = [
     row(ValueError, r"state is malformed, wanted what History.state_dict\(\) gives", HISTORY.load_state_dict, {}),
     row(ValueError, "learning_curve: quantity is 'speed', want o", HISTORY.plot, None, "speed"),
     row(RuntimeError, "Profile: it has not ended yet; ask aft", ENDED.table),
-    row(TypeError, "measure_step: batch is a Tensor, want", profile.measure_step, model(), F.mse_loss, PIXELS, OTHERS),
 ]
 
 # ---- drawings --------------------------------------------------------------------------------------------------------
