@@ -1,11 +1,8 @@
 """What one place that calls an update, step after step, keeps in between."""
 
-from operator import attrgetter
-
 __all__ = ["Plan"]
 
 KEPT = 4  # tables: gradients that are made anew at each step lie in turn at a few places
-_layout = attrgetter("__class__", "shape", "strides", "dtype")  # all that checks of a gradient look at
 
 
 class Plan:
@@ -23,7 +20,7 @@ class Plan:
         self.laid = laid
         self.settings = self.tables = None  # of the device's own kind
         self.elements = 0  # of all parameters
-        self._layouts = {}  # of the arrays of each list, by its name
+        self._layouts = []  # of the arrays of each list
         self._rows = ()  # for each list, where its arrays lie; none where it is not there
         self._kept = {}  # tables by their rows, the last one used stands last
         self._addresses = self._make = None  # functions, see remember
@@ -84,4 +81,5 @@ class Plan:
 
 
 def _layouts(lists):
-    return {name: arrays and list(map(_layout, arrays)) for name, arrays in lists.items()}
+    """All that checks of a gradient look at, of each array."""
+    return [arrays and [(a.__class__, a.shape, a.strides, a.dtype) for a in arrays] for arrays in lists.values()]
