@@ -1,9 +1,10 @@
 """Update rules, sums of squares and scaling on the CPU: one call passes over all arrays.
 
-A row of `places` belongs to the arrays of one kind: the parameters first, then their gradients and states, in the order
-in which the rule names them; `sizes` counts their elements. A place is where an array keeps the pointer to its elements:
-kernels look there, because to read thirty pointers in Python takes as long as an update of a small network. The elements of all arrays are cut into chunks of
-CHUNK, which the threads share. `like` is any array of the element type.
+A row of `places` belongs to the arrays of one kind: the parameters first, then their gradients and states, in the
+order in which the rule names them; `sizes` counts their elements. A place is where an array keeps the pointer to its
+elements: kernels look there, as Python would take longer to read 30 pointers than the update of a small network takes.
+The elements of all arrays are cut into chunks of CHUNK, which the threads share. `like` is any array of the element
+type.
 """
 
 import math
