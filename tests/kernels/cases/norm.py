@@ -7,11 +7,10 @@ import numpy as np
 
 from minigrad_kernels import norm
 from minigrad_kernels.bias.cpu import SHORT, TILE
-from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 from minigrad_kernels.norm.cpu import RUN
 
-from . import KernelCase, Output, Refusal
+from . import KernelCase, Output
 
 EPS = 1e-5
 
@@ -207,41 +206,4 @@ CASES = [
     *(standardize(shape) for shape in ROW_SHAPES),
     *(standardize(shape, lifted) for shape in ROW_SHAPES[:-1]),
     *(standardize_grad(shape) for shape in ROW_SHAPES),
-]
-
-
-def _rows(x=(3, 4), out=(3, 4), scale=3, order="C", dtype=np.float32):
-    """A call of standardize on arrays of these shapes."""
-    x, out = np.ones(x, dtype), np.ones(out, np.float32, order)
-    return lambda: norm.standardize(x, EPS, out, np.ones(scale, np.float32))
-
-
-def _grads(out=None, dx=None, dresidual=None):
-    """A call of batch_norm_grads on matrices of (3, 4)."""
-    x, vector = np.ones((3, 4), np.float32), np.ones(4, np.float32)
-    space = np.empty(norm.workspace("batch_norm_grads", x.shape), np.uint8)
-    return lambda: norm.batch_norm_grads(x, x, *[vector] * 3, EPS, out, dx, *np.ones((2, 4), "f4"), dresidual, space)
-
-
-def _residual(residual):
-    x, vector = np.ones((3, 4), np.float32), np.ones(4, np.float32)
-    return lambda: norm.batch_normalize(x, *[vector] * 4, EPS, residual, True, x.copy())
-
-
-SQUARE = np.ones((3, 4), np.float32)
-
-REFUSALS = [
-    Refusal("norm no dx", _grads(out=SQUARE), ShapeError, "batch_norm_grads: dx is None beside out"),
-    Refusal("norm dresidual", _grads(dresidual=SQUARE), ShapeError, "batch_norm_grads: dresidual is given without out"),
-    Refusal("norm out", _grads(SQUARE[:2]), ShapeError, "batch_norm_grads: out has shape (2, 4), wants (3, 4)"),
-    Refusal("norm residual", _residual(SQUARE.T), ShapeError, "batch_normalize: residual has shape (4, 3), wants (3"),
-    Refusal("norm residual type", _residual(np.ones((3, 4))), KindError, "batch_normalize: residual has type float64"),
-    Refusal("norm residual kind", _residual([1.0]), KindError, "batch_normalize: residual is builtins.list"),
-    Refusal("norm rows of 3-D", _rows(x=(3, 4, 1)), ShapeError, "standardize: x has shape (3, 4, 1), wants (rows, K)"),
-    Refusal("norm empty rows", _rows(x=(3, 0)), ShapeError, "standardize: x has shape (3, 0), wants (rows, K)"),
-    Refusal("norm rows of integers", _rows(dtype=np.int64), KindError, "standardize: x has type int64"),
-    Refusal("norm rows of float64", _rows(dtype=np.float64), KindError, "standardize: out has type float32"),
-    Refusal("norm rows, out", _rows(out=(4, 3)), ShapeError, "standardize: out has shape (4, 3), wants (3, 4)"),
-    Refusal("norm rows, scale", _rows(scale=4), ShapeError, "standardize: scale has shape (4,), wants (3,)"),
-    Refusal("norm rows, order", _rows(order="F"), ShapeError, "standardize: out has strides (4, 12)"),
 ]
