@@ -1,4 +1,4 @@
-"""Values that launchers refuse, besides arrays that are not as declared, which test_kernels.py has; read-only arrays."""
+"""Values that launchers refuse, besides arrays that are not as declared (see test_kernels.py), and read-only arrays."""
 
 import numpy as np
 import pytest
