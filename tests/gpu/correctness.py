@@ -29,7 +29,6 @@ FILES = (
     "optim/test_clip.py",
     "optim/test_muon.py",
     "optim/test_scaled.py",
-    "kernels/test_kernel_training.py",
 )
 WORKERS = min(8, os.cpu_count() or 1)  # processes, each with a context of its own on the GPU
 
