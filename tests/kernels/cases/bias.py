@@ -44,28 +44,10 @@ def rows(shape):
 TERMS = SHORT + LINES  # far fewer than there are rows: sums are taken in parts
 PART = LINE * LINES  # elements
 
-SHAPES = [
-    (1, 1),
-    (7, 5),
-    (64, 10),
-    (33, 16),
-    (0, 3),
-    (PART // 4 - 1, 4),
-    (PART // 4 + 1, 4),
-    (3 * PART // 16, 16),
-    (35 * PART // 8, 8),  # more parts than there are threads to add those of a column
-    (2000, 6),
-    (129, 100),
-    (17, 257),
-    (2, LINE - 1),
-    (9, LINE),
-    (19, LINE + 4),
-    (3, 2 * LINE + 1),
-    (1, 3, 1, 1),
-    (2, 6, 5, 7),
-    (4, 64, 4, 4),
-    (5, 33, 3, 3),
-    (0, 4, 2, 2),
-]
+SHAPES = [(1, 1), (7, 5), (64, 10), (33, 16), (0, 3), (2000, 6), (129, 100), (17, 257)]
+SHAPES += [(PART // 4 - 1, 4), (PART // 4 + 1, 4), (3 * PART // 16, 16)]
+SHAPES += [(35 * PART // 8, 8)]  # more parts than there are threads to add those of a column
+SHAPES += [(2, LINE - 1), (9, LINE), (19, LINE + 4), (3, 2 * LINE + 1)]
+SHAPES += [(1, 3, 1, 1), (2, 6, 5, 7), (4, 64, 4, 4), (5, 33, 3, 3), (0, 4, 2, 2)]
 
 CASES = [case for shape in SHAPES for case in rows(shape)]

@@ -24,16 +24,9 @@ def row(function, shape, layout=None, arrays=1, nan=(), **options):
 
 
 def leaky(function, shape, negative_slope, layout=None):
-    return row(
-        function,
-        shape,
-        layout,
-        arrays=2 if function.endswith("grad") else 1,
-        nan=(0, 1) if function.endswith("grad") else (0,),
-        params=dict(negative_slope=negative_slope),
-        terms=2,  # the slope, the product
-        exact=negative_slope != 0.1,
-    )
+    settings = dict(params=dict(negative_slope=negative_slope), terms=2, exact=negative_slope != 0.1)
+    arrays = 2 if function.endswith("grad") else 1
+    return row(function, shape, layout, arrays, nan=tuple(range(arrays)), **settings)
 
 
 def dropout(shape, p, seed=11, step=3, layout=None):

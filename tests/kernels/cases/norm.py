@@ -35,10 +35,6 @@ def scratch(function):
     return lambda inputs, params, dtype: norm.workspace(function, inputs[0].shape)
 
 
-def count(shape):
-    return int(np.prod(shape)) // shape[1]
-
-
 def spread(reference, inputs, params):
     """What the roundings of the statistics are relative to: a variance takes those of its mean, twice."""
     mean, variance = reference(np.abs(inputs[0]))
@@ -46,16 +42,8 @@ def spread(reference, inputs, params):
 
 
 def statistics(shape):
-    return row(
-        "batch_statistics",
-        shape,
-        "x",
-        "cc",
-        terms=SHORT + 4,
-        exact=False,
-        magnitude=spread,
-        workspace=scratch("batch_statistics"),
-    )
+    settings = dict(terms=SHORT + 4, exact=False, magnitude=spread, workspace=scratch("batch_statistics"))
+    return row("batch_statistics", shape, "x", "cc", **settings)
 
 
 def normalize_order(inputs, params):
@@ -93,19 +81,9 @@ def grads_size(reference, inputs, params):
 
 
 def grads(shape, weight="c", out="-", dresidual=""):
-    return row(
-        "batch_norm_grads",
-        shape,
-        "xxc+" + weight + out,
-        "xcc" + dresidual,
-        {"eps": EPS},
-        absent=() if dresidual else (None,),
-        terms=SHORT + 12,
-        exact=False,
-        magnitude=grads_size,
-        workspace=scratch("batch_norm_grads"),
-        arrange=grads_order,
-    )
+    settings = dict(terms=SHORT + 12, exact=False, magnitude=grads_size, workspace=scratch("batch_norm_grads"))
+    settings |= dict(arrange=grads_order, absent=() if dresidual else (None,))
+    return row("batch_norm_grads", shape, "xxc+" + weight + out, "xcc" + dresidual, {"eps": EPS}, **settings)
 
 
 def lifted(array):
@@ -130,18 +108,9 @@ def standardized_size(reference, inputs, params):
 
 
 def standardize(shape, layout=None):
-    return KernelCase(
-        "norm",
-        "standardize",
-        (shape,),
-        {"eps": EPS},
-        (Output(shape), Output(shape[:1])),
-        layouts=(layout,),
-        terms=4,
-        exact=False,
-        magnitude=standardized_size,
-        nan=(0,) if shape[0] else (),
-    )
+    outputs, nan = (Output(shape), Output(shape[:1])), (0,) if shape[0] else ()
+    settings = dict(layouts=(layout,), terms=4, exact=False, magnitude=standardized_size, nan=nan)
+    return KernelCase("norm", "standardize", (shape,), {"eps": EPS}, outputs, **settings)
 
 
 def standardize_grad_size(reference, inputs, params):
@@ -152,44 +121,17 @@ def standardize_grad_size(reference, inputs, params):
 
 
 def standardize_grad(shape):
-    return KernelCase(
-        "norm",
-        "standardize_grad",
-        (shape, shape, shape[:1]),
-        {},
-        (Output(shape),),
-        kinds=("float", "float", "positive"),
-        terms=4,
-        exact=False,
-        magnitude=standardize_grad_size,
-        nan=(0, 1, 2) if shape[0] else (),
-    )
+    settings = dict(kinds=("float", "float", "positive"), terms=4, exact=False, magnitude=standardize_grad_size)
+    shapes, nan = (shape, shape, shape[:1]), (0, 1, 2) if shape[0] else ()
+    return KernelCase("norm", "standardize_grad", shapes, {}, (Output(shape),), nan=nan, **settings)
 
 
 ROW_SHAPES = [(1, 1), (1, 2), (3, 3), (5, 4), (2, 7), (17, 64), (2, 300), (0, 3)]
 ROW_SHAPES[:0] = [(33, 16), (31, 32), (9, 33), (3, 128), (2, 129), (1003, 10)]  # about the lanes and blocks of a GPU
-SHAPES = [
-    (1, 1),
-    (7, 5),
-    (64, 10),
-    (SHORT - 1, 3),
-    (SHORT + 1, 17),
-    (131, 16),
-    (4200, 2),
-    (3, TILE - 1),
-    (70, TILE + 1),
-    (31, 32),
-    (32, 33),
-    (2, 256),
-    (3, 1025),
-    (9, 1028),
-    (1001, 4),
-    (2100, 64),  # many parts, the last line short
-    (1, 3, 1, 1),
-    (2, 6, 5, 7),
-    (8, 64, 4, 4),
-    (5, 33, 3, 3),
-]
+SHAPES = [(1, 1), (7, 5), (64, 10), (SHORT - 1, 3), (SHORT + 1, 17), (131, 16), (3, TILE - 1), (70, TILE + 1)]
+SHAPES += [(31, 32), (32, 33), (2, 256), (3, 1025), (9, 1028), (1001, 4), (4200, 2)]
+SHAPES += [(2100, 64)]  # many parts, the last line short
+SHAPES += [(1, 3, 1, 1), (2, 6, 5, 7), (8, 64, 4, 4), (5, 33, 3, 3)]
 # Channels of no whole vector, of one, of a line and more; rows of no whole line, of a run and more.
 EXTENDED = [(7, 1), (131, 3), (2, 6, 5, 7), (70, 17), (33, 100), (9, 1028), (RUN // 64 + 1, 64), (0, 3)]
 ENDS = [("x", False), ("-", True), ("x", True)]  # a residual, and whether ReLU follows
