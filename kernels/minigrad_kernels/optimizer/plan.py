@@ -8,7 +8,8 @@ KEPT = 4  # tables: gradients that are made anew at each step lie in turn at a f
 class Plan:
     """The layouts of the arrays that were checked last, tables of where arrays lie, and a device's settings.
 
-    Arrays that lie as the last ones did, and all but the gradients where the last ones did, are not checked again.
+    Arrays that lie as the last ones did, and all but the gradients where the last ones did, are not checked again. The
+    CPU tells arrays apart by their id instead: its tables name the arrays, not their memory.
     Results do not depend on it: a call without a plan begins with an empty one. It belongs to one function and one call
     site; it keeps no array alive. Nothing that a device holds of it is ever written anew but by the kernels and for new
     hyper-parameters, so a captured launch may be repeated as long as somebody keeps the plan's `tables` and `settings`.
@@ -21,7 +22,7 @@ class Plan:
         self.settings = self.tables = None  # of the device's own kind
         self.elements = 0  # of all parameters
         self._layouts = []  # of the arrays of each list
-        self._rows = ()  # for each list, where its arrays lie; none where it is not there
+        self._rows = ()  # for each list, where its arrays lie, or which they are; none where it is not there
         self._kept = {}  # tables by their rows, the last one used stands last
         self._addresses = self._make = None  # functions, see remember
 
@@ -58,7 +59,8 @@ class Plan:
     def remember(self, lists, addresses, tables):
         """Note lists that have been checked, and take tables for them, made where none are kept.
 
-        addresses: a row of them, of arrays; tables: made from rows, from sizes, for arrays such as one that is given
+        addresses: a row of where arrays lie, or of their ids
+        tables: made from rows, from sizes, for arrays such as one that is given
         """
         layouts, self._addresses, self._make = _layouts(lists), addresses, tables
         if layouts != self._layouts:
