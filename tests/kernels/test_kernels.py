@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from minigrad_kernels import interpreter
 from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.launcher import ANY
@@ -42,6 +43,7 @@ def misfits(array, declared):
     """(error, words, what is no such array)"""
     yield KindError, "has type int16", np.empty_like(array, np.int16)
     yield KindError, None, array.tolist()
+    yield KindError, None, interpreter.array(array)
     yield ShapeError, None, array[None]
     if array.ndim:
         yield ShapeError, None, np.empty_like(array, shape=(array.shape[0] + 1, *array.shape[1:]))
