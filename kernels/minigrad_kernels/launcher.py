@@ -131,13 +131,13 @@ class Call(NamedTuple):
 
 def pixels(array, order):
     """Images as C-contiguous (N, H, W, C)."""
-    return (lambda a: a.transpose(CHANNELS_LAST)) if array.ndim == 4 else None
+    return (lambda a: a.transpose(0, 2, 3, 1)) if array.ndim == 4 else None  # faster than by CHANNELS_LAST
 
 
 def matrix(array, order):
     """Images as the rows of a matrix of C columns, pixel by pixel."""
     columns = array.shape[1] if array.ndim == 4 else 0
-    return (lambda a: a.transpose(CHANNELS_LAST).reshape(-1, columns)) if array.ndim == 4 else None
+    return (lambda a: a.transpose(0, 2, 3, 1).reshape(-1, columns)) if array.ndim == 4 else None
 
 
 def flat(array, order):
@@ -271,21 +271,19 @@ def launcher(*arrays, op=None, view=pixels, under=(), native=None, **settings):
 def _launch(contract, under):
     """The function that finds the plan of a call and runs it: what each launch costs the host is here."""
     op, first, settings, bind, arrays = contract.op, contract.first, contract.settings, contract.bind, contract.of
-    sizes = [k for k, _, _ in contract.sizes]
-    defaults = contract.defaults
-    required = defaults.count(inspect.Parameter.empty)
-    plans, planned, run, modes = contract.plans, contract.planned, contract.run, bool(sizes or under)
+    sizes = contract.sizes and itemgetter(*[k for k, _, _ in contract.sizes])
+    plans, planned, run = contract.plans, contract.planned, contract.run
 
     def launch(*arguments, **named):
-        if named or len(arguments) < required:
-            arguments = bind(arguments, named)
-        given = [*arguments, *defaults[len(arguments) :]]
+        given = bind(arguments, named)
         for k, name, setting in settings:
             given[k] = setting(op, name, given[k])
         try:
             key = (_of_numpy if isinstance(given[first], ndarray) else _of_others)(arrays(given))
-            if modes:
-                key = key, *[given[k] for k in sizes], *[mode() for mode in under]
+            if sizes:
+                key = key, sizes(given)
+            if under:
+                key = key, *[mode() for mode in under]
             plan = plans.get(key)
         except (AttributeError, TypeError):  # something is no array or no number, as checks may say
             key = plan = None
@@ -323,6 +321,7 @@ class _Contract:
         self.signature = inspect.signature(plan)
         self.names = list(self.signature.parameters)
         self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
+        self.required = self.defaults.count(inspect.Parameter.empty)
         self.at = {name: k for k, name in enumerate(self.names)}
         at = self.names.index
         named = [(name, array) for array in arrays for name in array.names.split()]
@@ -341,6 +340,8 @@ class _Contract:
     def bind(self, arguments, named):
         """All arguments in the order of the launcher's."""
         given = [*arguments, *self.defaults[len(arguments) :]]
+        if self.required <= len(arguments) <= len(self.names) and not named:  # as nearly always
+            return given
         for name, value in named.items():
             if name in self.at:
                 given[self.at[name]] = value

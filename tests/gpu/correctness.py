@@ -27,7 +27,6 @@ FILES = (
     "kernels/test_optimizer_cuda.py",
     "optim/test_steps.py",
     "optim/test_muon.py",
-    "kernels/test_kernel_training.py",
 )
 WORKERS = min(8, os.cpu_count() or 1)  # processes, each with a context of its own on the GPU
 

@@ -4,6 +4,7 @@ Devices: "cpu" (NumPy's arrays), "interpreter" (its Arrays: the compiled CUDA ke
 arrays). Inputs are made, and results are compared, as NumPy's arrays; the copies on a device lie as those do.
 """
 
+import contextlib
 import importlib
 import os
 import zlib
@@ -12,12 +13,15 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from minigrad_kernels.conv2d.winograd_mode import winograd
+from minigrad_kernels.toolchain import set_threads, threads
+
 from .cases import all_cases
 
 __all__ = [
-    "CASES", "DEVICE", "PROCESSORS", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs",
-    "make_output", "moved", "on_host", "part", "run", "same_bits", "spoil", "to_tf32", "wanted", "widened_arrays",
-    "with_halves", "within_rounding",
+    "CASES", "DEVICE", "PROCESSORS", "check", "each_type", "exists", "generator", "guarded", "laid_out", "make_inputs",
+    "make_output", "moved", "on_host", "on_threads", "part", "run", "same_bits", "spoil", "rows_of", "to_tf32", "told",
+    "wanted", "widened_arrays", "with_halves", "within_rounding",
 ]  # fmt: skip
 
 DEVICE = os.environ.get("MINIGRAD_TEST_DEVICE", "interpreter")  # on which tests of CUDA kernels run them
@@ -222,3 +226,58 @@ def within_rounding(case, dtype, inputs, results):
 def same_bits(one, two):
     for first, second in zip(one, two, strict=True):
         np.testing.assert_array_equal(first, second)
+
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def told(*where):
+    """Adds to an error which sample and which check it belongs to."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(", ".join(map(str, where)))
+        raise
+
+
+@contextlib.contextmanager
+def on_threads(count):
+    before = threads()
+    set_threads(count)
+    try:
+        yield
+    finally:
+        set_threads(before)
+
+
+def check(case, dtype, device="cpu"):
+    """All that the table says of a row: exact results of small integers, results within rounding of random numbers,
+    which have the same bits on one thread and on two (on a GPU: twice), and NaN where it belongs, nowhere else."""
+    kind = np.dtype(dtype).name
+    with winograd(False):  # its fractions round, and its errors are relative to the largest result, not to each
+        if case.exact:
+            with told(case, kind, "small integers"):
+                inputs = make_inputs(case, dtype, integers=True)
+                same_bits(run(case, dtype, inputs, device), wanted(case, inputs))
+        inputs = make_inputs(case, dtype)
+        with told(case, kind, "random numbers"), on_threads(2):
+            results = run(case, dtype, inputs, device)
+            within_rounding(case, dtype, inputs, results)
+        with told(case, kind, "the same bits on one thread"), on_threads(1):
+            same_bits(results, run(case, dtype, inputs, device))
+    for position in case.nan if kind == "float32" else ():
+        with told(case, kind, f"NaN in input {position}"):
+            inputs = make_inputs(case, dtype)
+            spoil(inputs[position])
+            results = run(case, dtype, inputs, device)
+            same_bits(map(np.isnan, results), map(np.isnan, wanted(case, inputs)))
+
+
+def rows_of(cases, most=48, marks=()):
+    """A parameter for each kernel: a list of its rows; several where there are more than `most`."""
+    found = {}
+    for case in cases:
+        found.setdefault(f"{case.family}.{case.function}", []).append(case)
+    lists = [rows[k : k + most] for rows in found.values() for k in range(0, len(rows), most)]
+    return [pytest.param(rows, id=f"{rows[0]}", marks=marks) for rows in lists]

@@ -1,4 +1,4 @@
-"""Every kernel against its reference: exact on small integers, within rounding on random numbers, at all edges."""
+"""Every kernel against its reference, a test for the rows of each: see kernel_runs.check. What all launchers refuse."""
 
 import os
 import platform
@@ -9,59 +9,87 @@ import sys
 import numpy as np
 import pytest
 
+from minigrad_kernels import interpreter
 from minigrad_kernels.conv2d.winograd_mode import winograd
-from minigrad_kernels.toolchain import product, set_threads, threads, vector
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.launcher import ANY
+from minigrad_kernels.toolchain import product, vector
 from minigrad_kernels.toolchain.emit import TILES
 
 from .cases import all_refusals
-from .kernel_runs import CASES, PROCESSORS, each_type, make_inputs, run, same_bits, spoil, wanted, within_rounding
-
-each_case = pytest.mark.parametrize("case", CASES, ids=str)
-
-
-@each_type
-@pytest.mark.parametrize("case", [case for case in CASES if case.exact], ids=str)
-def test_exact_on_small_integers(case, dtype):
-    inputs = make_inputs(case, dtype, integers=True)
-    with winograd(False):  # whose fractions round; tests/kernels/test_winograd.py has its integers
-        results = run(case, dtype, inputs)
-    for got, want in zip(results, wanted(case, inputs), strict=True):
-        np.testing.assert_array_equal(got, want)
-
-
-@each_type
-@each_case
-def test_within_rounding_on_random_numbers(case, dtype):
-    inputs = make_inputs(case, dtype)
-    with winograd(False):  # whose errors are relative to the largest result, not to each
-        within_rounding(case, dtype, inputs, run(case, dtype, inputs))
+from .kernel_runs import (
+    CASES,
+    PROCESSORS,
+    check,
+    each_type,
+    make_inputs,
+    make_output,
+    part,
+    rows_of,
+    run,
+    same_bits,
+    told,
+)
 
 
 @each_type
-@each_case
-def test_same_bits_for_any_number_of_threads(case, dtype):
-    inputs, results, before = make_inputs(case, dtype), [], threads()
-    try:
-        for count in (1, 2):
-            set_threads(count)
-            results.append(run(case, dtype, inputs))
-    finally:
-        set_threads(before)
-    same_bits(*results)
+@pytest.mark.parametrize("rows", rows_of(CASES))
+def test_rows(rows, dtype):
+    for case in rows:
+        check(case, dtype)
 
 
-@pytest.mark.parametrize("case, position", [(case, i) for case in CASES for i in case.nan], ids=str)
-def test_nan_reaches_what_it_must(case, position):
-    inputs = make_inputs(case, np.float32)
-    spoil(inputs[position])
-    for got, want in zip(run(case, np.float32, inputs), wanted(case, inputs), strict=True):
-        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+def misfits(array, declared):
+    """(error, words, what is no such array)"""
+    yield KindError, "has type int16", np.empty_like(array, np.int16)
+    yield KindError, None, array.tolist()
+    yield KindError, None, interpreter.array(array)
+    yield ShapeError, None, array[None]
+    if array.ndim:
+        yield ShapeError, None, np.empty_like(array, shape=(array.shape[0] + 1, *array.shape[1:]))
+    inner = max(range(array.ndim), key=lambda axis: (array.shape[axis] > 1, -array.strides[axis]), default=None)
+    if array.size > 1 and declared.order != ANY:
+        wide = np.empty_like(array, shape=[size * (1 + (axis == inner)) for axis, size in enumerate(array.shape)])
+        yield (
+            ShapeError,
+            "has strides",
+            wide[tuple(slice(None, None, 1 + (axis == inner)) for axis in range(array.ndim))],
+        )
+    if "w" in declared.role:
+        locked = array.copy(order="K")
+        locked.flags.writeable = False
+        yield ShapeError, "is read-only", locked
 
 
-@pytest.mark.parametrize("refusal", all_refusals(), ids=str)
-def test_refuses(refusal):
-    with pytest.raises(refusal.error, match="^" + re.escape(refusal.message)):
-        refusal.call()
+# More images than indices name, rows than are summed, and rows than places name, are right.
+FREE = {("gather_normalize", "images"), ("pad_crop_normalize", "images"), ("add_rows", "out")}
+FREE |= {("column_sums", "x"), ("batch_statistics", "x")}
+
+
+def test_launchers_refuse_what_is_not_as_declared():
+    """Each array of each kernel: of another type, kind or shape, with gaps, read-only; nothing is written then."""
+    for rows in rows_of(CASES, len(CASES)):
+        fit = [case for case in rows.values[0] if all(size > 1 for shape in case.shapes for size in shape or ())]
+        case = max(fit, key=lambda one: (sum(shape is not None for shape in one.shapes), -len(str(one))))
+        launch, inputs = part(case), make_inputs(case, np.float32)
+        outputs = [make_output(output, np.float32)[0] for output in case.outputs]
+        fresh = [output.copy() for output in outputs]
+        space = [lambda nbytes, like: np.empty(nbytes, np.uint8)] if case.workspace else []
+        given = [*case.arguments(inputs), *outputs, *case.absent, *space]
+        for position, name, declared in launch.contract.arrays:
+            array = given[position] if position < len(given) else None
+            for error, words, wrong in misfits(array, declared) if array is not None else ():
+                if (case.function, name) in FREE and getattr(wrong, "shape", ())[1:] == array.shape[1:]:
+                    continue
+                with told(case, name, words), pytest.raises(error, match=words):
+                    launch(*given[:position], wrong, *given[position + 1 :])
+        same_bits(outputs, fresh)
+
+
+def test_refusals_of_values():
+    for refusal in all_refusals():
+        with told(refusal), pytest.raises(refusal.error, match="^" + re.escape(refusal.message)):
+            refusal.call()
 
 
 def test_exact_rows_of_matmul_and_conv2d_in_float32_reach_every_tile(monkeypatch):
@@ -100,7 +128,7 @@ def test_tiles_of_every_instruction_set_are_forced():
 @pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
 def test_tiles_of_other_instruction_sets(settings):
     """The rows for products again, in a process whose tiles are those of a lesser processor, or of an unknown one."""
-    rows = "exact and float32 and (matmul or conv2d)"
+    rows = "test_rows and float32 and (matmul or conv2d)"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", __file__, "-k", rows]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

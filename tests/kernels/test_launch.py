@@ -90,30 +90,31 @@ def test_code_is_loaded_once_for_each_device_and_may_use_all_shared_memory(gpu, 
     assert machine.attributes == {(first, 8): 232448 - 1024, (second, 8): 232448 - 1024}
 
 
-LOADED = [  # the GPU, the architecture for which alone the kernel is: what the driver gets, or what is said
-    ("80", None, b"code of sm_80"),
-    ("87", None, b"code of sm_86"),
-    ("89", None, b"code of sm_89"),
-    ("103", None, b"code of sm_100"),
-    ("121", None, b"code of sm_120"),
-    ("130", None, b"the text\0"),  # a newer generation gets PTX
-    ("75", None, "wants a GPU of sm_80 or newer, device 0 is sm_75; ask for a lower rung"),
-    ("90", "sm_90a", b"code of sm_90a"),
-    ("89", "sm_90a", "wants a GPU of sm_90a and no other, device 0 is sm_89; ask for a lower rung"),
-    ("100", "sm_90a", "wants a GPU of sm_90a and no other, device 0 is sm_100; ask for a lower rung"),
-]
-
-
-@pytest.mark.parametrize("capability, only, loaded", LOADED)
-def test_the_newest_code_of_the_generation_is_taken(gpu, k, monkeypatch, capability, only, loaded):
+def test_the_newest_code_of_the_generation_is_taken(gpu, k, monkeypatch):
+    """Of a GPU: what the driver gets; a newer generation gets PTX. Or what is said."""
     monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
-    if only:
-        monkeypatch.setattr(k, "architectures", (only,))
-    machine = gpu(capability=capability)
-    said = f"kernels_launched: {loaded}" if isinstance(loaded, str) else None
-    with pytest.raises(StateError, match=said) if said else contextlib.nullcontext():
+    for capability, loaded in (
+        ("80", b"code of sm_80"),
+        ("87", b"code of sm_86"),
+        ("89", b"code of sm_89"),
+        ("103", b"code of sm_100"),
+        ("121", b"code of sm_120"),
+        ("130", b"the text\0"),
+    ):
+        with installed(execute=False, capability=capability) as machine:
+            k((1,), (1,), ARGUMENTS)
+        assert machine.images == [loaded]
+    with installed(execute=False, capability="75"):
+        with pytest.raises(StateError, match="wants a GPU of sm_80 or newer, device 0 is sm_75; ask for a lower rung"):
+            k((1,), (1,), ARGUMENTS)
+    monkeypatch.setattr(k, "architectures", ("sm_90a",))  # one that is for this architecture alone
+    for capability in ("89", "100"):
+        with installed(execute=False, capability=capability):
+            with pytest.raises(StateError, match=f"wants a GPU of sm_90a and no other, device 0 is sm_{capability}"):
+                k((1,), (1,), ARGUMENTS)
+    with installed(execute=False, capability="90") as machine:
         k((1,), (1,), ARGUMENTS)
-    assert machine.images == ([] if said else [loaded])
+    assert machine.images == [b"code of sm_90a"]
 
 
 def test_without_a_compiler_and_kept_code_the_driver_gets_ptx(gpu, k, monkeypatch):
@@ -139,34 +140,23 @@ def test_says_what_to_do_without_cupy(k, monkeypatch):
         k((1,), (1,), ARGUMENTS)
 
 
-@pytest.mark.parametrize(
-    "position, value, error, message",
-    [
-        (0, [1.0], KindError, r"x is list \[1.0\], wants a cupy.ndarray or an address"),
-        (1, 1e39, KindError, r"a is float 1e\+39, wants a Python number that f32 holds"),
-        (1, "x", KindError, "a is str 'x', wants a Python number that f32 holds"),
-        (3, 1.5, KindError, "i is float 1.5, wants a Python number that i32 holds"),
-        (3, 1 << 31, KindError, "i is int 2147483648, wants a Python number that i32 holds"),
-        (4, -1, KindError, "u is int -1, wants a Python number that u32 holds"),
-        (7, -1, KindError, "out is int -1, wants a cupy.ndarray or an address"),
-        (7, None, KindError, "out is NoneType None, wants a cupy.ndarray or an address"),
-        (None, None, KindError, "got 7 arguments, wants 8"),
-    ],
-)
-def test_refuses_arguments(gpu, k, position, value, error, message):
+def test_refuses_arguments_and_blocks_that_are_too_large(gpu, k):
     machine = gpu()
-    arguments = list(ARGUMENTS)
-    if position is None:
-        arguments.pop()
-    else:
-        arguments[position] = value
-    with pytest.raises(error, match="kernels_launched: " + message):
-        k((1,), (1,), arguments)
-    assert not machine.launches
-
-
-def test_refuses_blocks_that_are_too_large(gpu, k):
-    machine = gpu()
+    for position, value, message in (
+        (0, [1.0], r"x is list \[1.0\], wants a cupy.ndarray or an address"),
+        (1, 1e39, r"a is float 1e\+39, wants a Python number that f32 holds"),
+        (1, "x", "a is str 'x', wants a Python number that f32 holds"),
+        (3, 1.5, "i is float 1.5, wants a Python number that i32 holds"),
+        (3, 1 << 31, "i is int 2147483648, wants a Python number that i32 holds"),
+        (4, -1, "u is int -1, wants a Python number that u32 holds"),
+        (7, -1, "out is int -1, wants a cupy.ndarray or an address"),
+        (7, None, "out is NoneType None, wants a cupy.ndarray or an address"),
+    ):
+        arguments = [*ARGUMENTS[:position], value, *ARGUMENTS[position + 1 :]]
+        with pytest.raises(KindError, match="kernels_launched: " + message):
+            k((1,), (1,), arguments)
+    with pytest.raises(KindError, match="kernels_launched: got 7 arguments, wants 8"):
+        k((1,), (1,), ARGUMENTS[:7])
     with pytest.raises(ShapeError, match=r"kernels_launched: block \(32, 16\) has more than 256 threads"):
         k((1,), (32, 16), ARGUMENTS)
     assert not machine.launches

@@ -1,6 +1,7 @@
 """Batch normalisation and standardised rows on CUDA: digits that float32 keeps, infinities, rungs, what they move."""
 
 from functools import partial
+from itertools import product
 from math import prod
 
 import numpy as np
@@ -12,7 +13,7 @@ from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.norm import cuda, reference
 
 from .cases.norm import EPS, lifted, standardize, standardize_grad
-from .kernel_runs import DEVICE, make_inputs, moved, on_host, run, same_bits, within_rounding
+from .kernel_runs import DEVICE, check, moved, on_host, same_bits, told
 
 pytestmark = pytest.mark.deep
 each_rung = pytest.mark.parametrize("rung", ["plain", "vector"])
@@ -45,65 +46,58 @@ def statistics(x, rung=None):
 
 
 # A thread's own lines; lines joined in a block; parts, the last of fewer rows; a narrow matrix, one column.
-@pytest.mark.parametrize("shape", [(9, 1024), (100, 16), (2100, 64), (3001, 8), (4096, 1)], ids=str)
+SHAPES = [(9, 1024), (100, 16), (2100, 64), (3001, 8), (4096, 1)]
+
+
 @each_rung
-def test_statistics_keep_their_digits_far_from_0(rung, shape):
-    """The inputs are rounded to float32 first, so that only the arithmetic is left to lose anything."""
-    for centre in (0, 1e3, -1e5):
+def test_statistics_keep_their_digits(rung):
+    """Far from 0, where inputs are rounded first, so that only arithmetic is left to lose anything; about a first row
+    that is far from all others."""
+    for shape, centre in product(SHAPES, (0, 1e3, -1e5)):
         x = numbers(*shape) + np.float32(centre)
-        mean, variance = statistics(x, rung)
-        true_mean, true_variance = reference.batch_statistics(x)
-        assert np.abs(variance / true_variance - 1).max() <= 2e-6
-        assert np.abs(mean - true_mean).max() <= 1e-6 + 6e-8 * abs(centre)
-
-
-@each_rung
-def test_a_first_row_far_from_all_others_costs_few_digits(rung):
-    x = numbers(3001, 8)[:3000]
+        (mean, variance), (true_mean, true_variance) = statistics(x, rung), reference.batch_statistics(x)
+        with told(shape, centre):
+            assert np.abs(variance / true_variance - 1).max() <= 2e-6
+            assert np.abs(mean - true_mean).max() <= 1e-6 + 6e-8 * abs(centre)
+    x = numbers(3000, 8)
     x[0] += 1000
-    mean, variance = statistics(x, rung)
-    true_mean, true_variance = reference.batch_statistics(x)
+    (mean, variance), (true_mean, true_variance) = statistics(x, rung), reference.batch_statistics(x)
     assert np.abs(variance / true_variance - 1).max() <= 1e-5 and np.abs(mean - true_mean).max() <= 1e-4
 
 
 @each_rung
-@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
-def test_infinities_and_nan_in_statistics_are_as_on_the_cpu(rung, value):
+def test_infinities_and_nan_in_statistics_are_as_on_the_cpu(rung):
     """They stay in their column, also where they are the number that the others are compared with."""
-    for row in (0, 1, 40, 77):
+    for value, row in product((np.inf, -np.inf, np.nan), (0, 1, 40, 77)):
         x = numbers(80, 12)
         x[row, 5] = value
         wanted = np.empty(12, np.float32), np.empty(12, np.float32)
-        with np.errstate(invalid="ignore"):
-            norm.batch_statistics(x, *wanted, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
+        norm.batch_statistics(x, *wanted, np.empty(norm.workspace("batch_statistics", x.shape), np.uint8))
         for got, want in zip(statistics(x, rung), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
         assert np.isnan(wanted[1][5])
 
 
-@pytest.mark.parametrize("columns", [12, 40, 4100])
 @pytest.mark.parametrize("rung", ["plain", "warp"])
-def test_infinities_and_nan_in_rows_are_as_on_the_cpu(rung, columns):
-    x = numbers(6, columns)
-    x[1, 0], x[2, -1], x[3, 0], x[4, 3] = np.nan, np.nan, np.inf, -np.inf
-    wanted, results = (np.empty_like(x), np.empty(6, np.float32)), (fresh(6, columns), fresh(6))
-    with np.errstate(invalid="ignore"):
-        norm.standardize(x, EPS, *wanted)
-    cuda.standardize(there(x), EPS, *results, rung)
-    for got, want in zip(results, wanted, strict=True):
-        np.testing.assert_allclose(on_host(got), want, rtol=1e-4, atol=1e-5)
-    assert np.isnan(wanted[1][1:5]).all() and np.isfinite(wanted[1][[0, 5]]).all()
+def test_infinities_and_nan_in_rows_are_as_on_the_cpu(rung):
+    for columns in (12, 40, 4100):
+        x = numbers(6, columns)
+        x[1, 0], x[2, -1], x[3, 0], x[4, 3] = np.nan, np.nan, np.inf, -np.inf
+        wanted, results = (np.empty_like(x), np.empty(6, np.float32)), (fresh(6, columns), fresh(6))
+        with np.errstate(invalid="ignore"):
+            norm.standardize(x, EPS, *wanted)
+        cuda.standardize(there(x), EPS, *results, rung)
+        for got, want in zip(results, wanted, strict=True):
+            np.testing.assert_allclose(on_host(got), want, rtol=1e-4, atol=1e-5)
+        assert np.isnan(wanted[1][1:5]).all() and np.isfinite(wanted[1][[0, 5]]).all()
 
 
-@pytest.mark.parametrize("make", [standardize, partial(standardize, layout=lifted), standardize_grad])
-@pytest.mark.parametrize("shape", [(33, 1), (3, 4096), (2, 4099)], ids=str)
-def test_long_rows(make, shape):
+def test_long_rows():
     """Up to where blocks begin, and beyond."""
-    case = make(shape)
-    inputs = make_inputs(case, np.float32)
-    results = run(case, np.float32, inputs, DEVICE)
-    within_rounding(case, np.float32, inputs, results)
-    same_bits(results, run(case, np.float32, inputs, DEVICE))
+    for make, shape in product(
+        (standardize, partial(standardize, layout=lifted), standardize_grad), ((33, 1), (1, 4096), (2, 4099))
+    ):
+        check(make(shape), np.float32, DEVICE)
 
 
 def test_empty_batches():
@@ -241,16 +235,15 @@ def test_gradients_read_twice_and_write_once(shape, relu, residual):
         assert masked is None or (on_host(masked) == on_host(hidden)).all()
 
 
-@pytest.mark.parametrize("columns, lanes", [(12, 16), (128, 32), (4104, 256)])
-def test_rows_are_read_once_for_each_pass(columns, lanes):
-    rows = 9
-    x, out, scale = array(rows, columns), interpreter.empty((rows, columns)), interpreter.empty(rows)
-    ((name, counts),) = launched(lambda: norm.standardize(x, EPS, out, scale))
-    assert name == "norm_standardize_warp_f32"
-    assert counts.bytes_loaded == {"x": 3 * x.nbytes + 4 * rows * lanes}  # and the shift by every lane
-    assert counts.bytes_stored == {"out": x.nbytes, "scale": 4 * rows}
-    dx = interpreter.empty((rows, columns))
-    ((name, counts),) = launched(lambda: norm.standardize_grad(x, out, scale, dx))
-    assert name == "norm_standardize_grad_warp_f32"
-    assert counts.bytes_loaded["g"] == counts.bytes_loaded["out"] == 2 * x.nbytes
-    assert counts.bytes_stored == {"dx": x.nbytes}
+def test_rows_are_read_once_for_each_pass():
+    for (rows, columns), lanes in (((9, 12), 16), ((9, 128), 32), ((9, 4104), 256)):
+        x, out, scale = array(rows, columns), interpreter.empty((rows, columns)), interpreter.empty(rows)
+        ((name, counts),) = launched(lambda: norm.standardize(x, EPS, out, scale))  # noqa: B023
+        assert name == "norm_standardize_warp_f32"
+        assert counts.bytes_loaded == {"x": 3 * x.nbytes + 4 * rows * lanes}  # and the shift by every lane
+        assert counts.bytes_stored == {"out": x.nbytes, "scale": 4 * rows}
+        dx = interpreter.empty((rows, columns))
+        ((name, counts),) = launched(lambda: norm.standardize_grad(x, out, scale, dx))  # noqa: B023
+        assert name == "norm_standardize_grad_warp_f32"
+        assert counts.bytes_loaded["g"] == counts.bytes_loaded["out"] == 2 * x.nbytes
+        assert counts.bytes_stored == {"dx": x.nbytes}

@@ -3,13 +3,14 @@
 import copy
 import pickle
 import weakref
+from itertools import product
 
 import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter, optimizer
 from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.optimizer import SGD, Adagrad, reference
+from minigrad_kernels.optimizer import SGD
 from minigrad_kernels.optimizer.plan import KEPT
 from minigrad_kernels.optimizer.rules import adam
 
@@ -37,37 +38,11 @@ def test_a_plan_follows_every_change():
     assert (p[0] == -6.5).all() and (zero[0] == -5.125).all()
 
 
-def test_a_plan_does_not_look_again_at_arrays_that_it_knows(monkeypatch):
-    looked = []
-    for check in ("_check_first", "_check_list"):
-        real = getattr(optimizer, check)
-        monkeypatch.setattr(
-            optimizer, check, lambda op, name, *rest, real=real: looked.append(name) or real(op, name, *rest)
-        )
-    plan, p, g, b = optimizer.Plan(), [np.zeros(2)], [np.ones(2)], [np.ones(2)]
-    for gradients in (g, g, [np.ones(2)], [np.ones(2)[::1]]):
-        momentum(p, gradients, b, plan)
-        looked.append("")
-    assert looked == ["parameters", "gradients", "momentum_buffers", "", "", "", ""]
-    for gradients in (
-        np.ones(4)[::2],
-        np.ones(2, "f4"),
-        np.ones(3),
-        memoryview(np.ones(2)),
-        interpreter.array(np.ones(2)),
-    ):
-        looked.clear()
-        with pytest.raises((ShapeError, KindError)):
-            momentum(p, [gradients], b, plan)
-        assert looked == ["parameters", "gradients"]
-    momentum(p, g, [np.zeros(2)], plan)
-    assert looked[2:] == ["parameters", "gradients", "momentum_buffers"]
-
-
 def test_what_a_plan_has_not_seen_is_refused():
     plan, p, b = optimizer.Plan(), [np.zeros(2)], [np.zeros(2)]
     momentum(p, [np.ones(2)], None, plan)
-    for gradients, buffers in (([np.ones(3)], b), ([np.ones(2, "f4")], b), ([], b), (None, b), ([np.ones(2)], [])):
+    strange = np.ones(4)[::2], np.ones(2, "f4"), np.ones(3), memoryview(np.ones(2)), interpreter.array(np.ones(2))
+    for gradients, buffers in (*(([one], None) for one in strange), ([], b), (None, b), ([np.ones(2)], [])):
         for _ in range(2):  # a refused call is not remembered
             with pytest.raises((ShapeError, KindError)):
                 momentum(p, gradients, buffers, plan)
@@ -87,21 +62,8 @@ def test_a_plan_keeps_no_array_alive_and_few_tables():
     assert copy.deepcopy(plan).tables is None and pickle.loads(pickle.dumps(plan)).tables is None
 
 
-# ---- numbers ---------------------------------------------------------------------------------------------------------
-
-
-def test_references_compute_in_float64():
-    """Also what float32 does not hold: the square of 1e30."""
-    parameter, gradient, sums = (np.full(1, value, np.float32) for value in (0, 1e30, 0))
-    _, found = reference.adagrad(parameter, gradient, sums, hyper(Adagrad, STEP=1))
-    assert found[0] == np.float64(gradient[0]) ** 2
-    assert reference.scale(gradient, 1e30)[0] == np.float64(gradient[0]) * 1e30
-    assert reference.squared_norm(np.full(2, 2.0**100, "f")) == 2.0**201
-
-
-@pytest.mark.parametrize("share", [0.25, 0.75])
-def test_an_average_moves_from_the_nearer_end(share):
+def test_an_average_moves_from_the_nearer_end():
     """From the other end 2^60 would swallow the 1, or what is left of it."""
-    for a, b in ((1.0, 3.0), (2.0**60, 1.0), (1.0, 2.0**60), (-5.0, 7.0)):
+    for share, (a, b) in product((0.25, 0.75), ((1.0, 3.0), (2.0**60, 1.0), (1.0, 2.0**60), (-5.0, 7.0))):
         _, average, *_ = adam(0.0, b, a, 1.0, 0.0, 3, (1.0, 0.0, 1 - share, share, 0.5, 0.5, 1.0, 1.0, 1.0, 1.0))
         assert average == pytest.approx(a + share * (b - a), rel=1e-15)

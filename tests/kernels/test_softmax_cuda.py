@@ -1,7 +1,8 @@
-"""Softmax and cross entropy on CUDA: long rows, labels that are out of range, infinities and NaN."""
+"""Softmax and cross entropy on CUDA: long rows, wrong labels, infinities and NaN, memory traffic."""
 
 import re
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.softmax import cuda
 
 from .cases.softmax import cross_entropy, log_softmax_grad, row, softmax_grad
-from .kernel_runs import DEVICE, make_inputs, moved, on_host, run, same_bits, within_rounding
+from .kernel_runs import DEVICE, check, moved, on_host
 
 IGNORED = -100
 WIDTHS = [5, 12, 40, 4101]  # teams of 8, 16 and 32 lanes, and of a block
@@ -37,18 +38,11 @@ def numbers(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-MAKERS = [partial(row, "softmax"), partial(row, "log_softmax"), softmax_grad, log_softmax_grad, cross_entropy]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_long_rows(make):
+def test_long_rows():
     """Around where blocks begin."""
-    for shape in ((2, 4096), (2, 4100)):
-        case = make(shape)
-        inputs = make_inputs(case, np.float32)
-        results = run(case, np.float32, inputs, DEVICE)
-        within_rounding(case, np.float32, inputs, results)
-        same_bits(results, run(case, np.float32, inputs, DEVICE))
+    makers = partial(row, "softmax"), partial(row, "log_softmax"), softmax_grad, log_softmax_grad, cross_entropy
+    for make, shape in product(makers, ((1, 4096), (1, 4100))):
+        check(make(shape), np.float32, DEVICE)
 
 
 # ---- labels ----------------------------------------------------------------------------------------------------------
@@ -101,15 +95,26 @@ def test_rows_of_wrong_labels_are_nan_and_the_first_is_reported(call, classes):
         assert np.isfinite(on_host(call(x[:4], target, ignored, wrong))).all() and found(wrong) is None
 
 
-def test_reports_of_several_launches_leave_the_smallest_row():
-    wrong, x = report(), numbers(50, 10)
-    seen = []
+def test_reports():
+    """Of several launches the smallest row stays; what kernels pack is undone. On the CPU launchers look at labels at
+    once and leave `wrong` alone; other reports are refused."""
+    wrong, x, seen = report(), numbers(50, 10), []
     for n, label in ((30, 11), (20, -7), (25, 12)):
         target = np.zeros(50, np.int64)
         target[n] = label
         losses(x, target, IGNORED, wrong)
         seen.append(found(wrong))
     assert seen == [(30, 11), (20, -7), (20, -7)]
+    for number, label in ((0, -1), (0, 0), (5, 10), (2**31 - 257, 2**31 - 1), (2**31 - 257, -(2**31)), (7, -100)):
+        assert softmax.wrong_label(int(np.int64(number << 32 | label & 0xFFFFFFFF))) == (number, label)
+    x, target, one = numbers(4, 3), np.array([0, 1, 3, 9]), np.array([softmax.NO_WRONG_LABEL])
+    with pytest.raises(ShapeError, match=re.escape("cross_entropy: target[2] = 3")):
+        softmax.cross_entropy(x, target, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), one)
+    softmax.cross_entropy(x, target % 3, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), one)
+    assert one[0] == softmax.NO_WRONG_LABEL
+    for strange in (np.zeros(2, np.int64), np.zeros(1, np.int32), interpreter.array(np.zeros(1, np.int64))):
+        with pytest.raises((ShapeError, KindError), match="cross_entropy: wrong "):
+            softmax.cross_entropy(x, target % 3, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), strange)
 
 
 @pytest.mark.parametrize("rows", [10, 4097, 1_000_000])
@@ -126,41 +131,6 @@ def test_means_of_many_losses_keep_their_digits(device, rows):
     softmax.cross_entropy_total(moved(x, device), moved(target, device), IGNORED, True, out, divisor, logsumexp, space)
     assert on_host(divisor) == rows - 1
     np.testing.assert_allclose(on_host(out), np.logaddexp(np.float32(1.7), 0), rtol=4e-7)
-
-
-def test_wrong_label_undoes_what_kernels_do():
-    for number, label in ((0, -1), (0, 0), (5, 10), (2**31 - 257, 2**31 - 1), (2**31 - 257, -(2**31)), (7, -100)):
-        word = np.array([number << 32 | label & 0xFFFFFFFF], np.int64)
-        assert softmax.wrong_label(int(word[0])) == (number, label)
-
-
-def test_launchers_take_reports():
-    """On a GPU they do not look at labels; on the CPU they refuse them at once and leave `wrong` alone."""
-    x, target = numbers(4, 3), np.array([0, 1, 3, 9])
-    wrong = report()
-    softmax.cross_entropy(there(x), there(target), IGNORED, fresh(4), fresh(4), wrong)
-    assert found(wrong) == (2, 3)
-    one = np.array([softmax.NO_WRONG_LABEL])
-    with pytest.raises(ShapeError, match=re.escape("cross_entropy: target[2] = 3")):
-        softmax.cross_entropy(x, target, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), one)
-    softmax.cross_entropy(x, target % 3, IGNORED, np.empty(4, "f4"), np.empty(4, "f4"), one)
-    assert one[0] == softmax.NO_WRONG_LABEL
-
-
-@pytest.mark.parametrize(
-    "wrong, error, message",
-    [
-        (np.zeros(2, np.int64), ShapeError, "wrong has shape (2,), wants (1,)"),
-        (np.zeros(1, np.int32), KindError, "wrong has type int32, wants int64"),
-        (interpreter.array(np.zeros(1, np.int64)), KindError, "wrong is minigrad_kernels.interpreter"),
-    ],
-)
-def test_launchers_refuse_other_reports(wrong, error, message):
-    x, target, rows = numbers(2, 3), np.array([0, 1]), [np.empty(2, "f4") for _ in range(3)]
-    with pytest.raises(error, match="^" + re.escape(f"cross_entropy: {message}")):
-        softmax.cross_entropy(x, target, IGNORED, *rows[:2], wrong)
-    with pytest.raises(error, match="^" + re.escape(f"cross_entropy_grad: {message}")):
-        softmax.cross_entropy_grad(rows[0], x, target, IGNORED, rows[1], None, x + 0, wrong)
 
 
 # ---- infinities and NaN ----------------------------------------------------------------------------------------------
@@ -198,18 +168,49 @@ def test_infinities_are_as_on_the_cpu(classes):
             np.testing.assert_allclose(on_host(got), want, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
-# ---- gradients through the engine ---------------------------------------------------------------------------------
+# ---- traffic ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_backward_and_gradients_of_gradients_have_gradients_of_their_own():
-    from minigrad import Tensor, grad, ops
+def counts_of(function, *arguments, **options):
+    """(name of the kernel, its counts)"""
+    with interpreter.recording() as launches:
+        function(*arguments, **options)
+    ((name, seen),) = launches
+    return name, seen.counts
 
-    x, labels = Tensor(there(numbers(5, 4)), requires_grad=True), Tensor(there(np.arange(5) % 4))
-    loss = ops.cross_entropy(x, labels)
-    loss.backward(retain_graph=True)
-    first = np.array(x.grad.to("cpu"))
-    loss.backward(retain_graph=True)
-    np.testing.assert_array_equal(np.array(x.grad.to("cpu")), 2 * first)
-    (again,) = grad(loss, x, create_graph=True)
-    np.testing.assert_allclose(np.array(again.detach().to("cpu")), first, rtol=1e-5, atol=1e-7)
-    assert again.requires_grad
+
+# Times that each function reads its rows: those of the first array, of the second.
+READS = {"softmax": (3,), "log_softmax": (3,), "softmax_grad": (2, 2), "log_softmax_grad": (2, 1)}
+
+
+@pytest.mark.parametrize("function", READS)
+def test_rows_are_read_as_often_as_the_docstrings_say(function):
+    """On either rung; shuffles need no shared memory within a warp."""
+    rows, reads = 4, READS[function]
+    for classes in (8, 32, 1056, 4104):
+        inputs = [interpreter.array(numbers(rows, classes)) for _ in reads]
+        size, shared = 4 * rows * classes, {}
+        for rung in ("plain", "warp"):
+            name, counts = counts_of(getattr(cuda, function), *inputs, interpreter.empty((rows, classes)), rung=rung)
+            assert name == f"softmax_{'grad' if 'grad' in function else 'forward'}_{rung}_f32"
+            assert list(counts.bytes_loaded.values()) == [n * size for n in reads]
+            assert list(counts.bytes_stored.values()) == [size]
+            if classes % 32 == 0:
+                assert counts.global_sectors == counts.global_sectors_ideal
+            shared[rung] = sum(n for word, n in counts.instructions.items() if word.startswith(("ld.shared", "bar")))
+        assert shared["warp"] < shared["plain"] and (classes > 4096 or not shared["warp"])
+
+
+def test_losses_are_two_reads_and_their_gradient_is_one():
+    x, target = interpreter.array(numbers(9, 1024)), interpreter.array(np.arange(9))
+    losses, logsumexp = interpreter.empty(9), interpreter.empty(9)
+    _, counts = counts_of(softmax.cross_entropy, x, target, IGNORED, losses, logsumexp)
+    assert counts.bytes_loaded["x"] == 2 * x.nbytes + 9 * 4  # and the logit of each target
+    dx = interpreter.empty(x.shape)
+    _, counts = counts_of(softmax.cross_entropy_grad, losses, x, target, IGNORED, logsumexp, None, dx)
+    assert counts.bytes_loaded["x"] == x.nbytes and counts.bytes_stored == {"dx": x.nbytes}
+    for classes, lanes in ((10, 16), (3, 4), (1, 1)):  # few classes share warps
+        x = interpreter.array(numbers(512, classes))
+        _, counts = counts_of(softmax.softmax, x, interpreter.empty((512, classes)))
+        stores = sum(n for name, n in counts.instructions.items() if name.startswith("st.") and "shared" not in name)
+        assert stores == 512 * lanes // 32

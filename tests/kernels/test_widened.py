@@ -9,11 +9,12 @@ from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.launcher import launcher, reads, writes
 from minigrad_kernels.toolchain import backend
 
-from .kernel_runs import CASES, make_inputs, part, run, same_bits, widened_arrays, with_halves
+from .kernel_runs import CASES, make_inputs, part, run, same_bits, told, widened_arrays, with_halves
 
 HALVES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
 each_half = pytest.mark.parametrize("half", HALVES, ids=str)
 F = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
+NONE = np.empty(0, np.uint8)  # a workspace for what has no use for one
 
 
 def rows():
@@ -31,10 +32,7 @@ def rows():
 
 
 @each_half
-@pytest.mark.parametrize("case", rows(), ids=str)
-def test_results_are_those_of_float32_rounded(case, half):
-    launch, inputs = part(case), make_inputs(case, np.float32)
-
+def test_results_are_those_of_float32_rounded(half):
     def of_rounded_inputs(*arguments):
         given, roles = widened_arrays(launch, arguments)
         single = {name: given[name].astype(half).astype(np.float32) for name in roles}
@@ -43,45 +41,40 @@ def test_results_are_those_of_float32_rounded(case, half):
             if "w" in role:
                 given[name][...] = single[name].astype(half)
 
-    got, want = (run(case, np.float32, inputs, function=f) for f in (with_halves(launch, half), of_rounded_inputs))
-    same_bits(got, want)
-    assert not any(np.isnan(result).any() for result in got if result.dtype.kind == "f")
+    for case in rows():
+        with told(case):
+            launch, inputs = part(case), make_inputs(case, np.float32)
+            functions = with_halves(launch, half), of_rounded_inputs
+            got, want = (run(case, np.float32, inputs, function=function) for function in functions)
+            same_bits(got, want)
+            assert not any(np.isnan(result).any() for result in got if result.dtype.kind == "f")
 
 
 @each_half
-def test_on_the_interpreter(half):
+def test_sums_lists_and_arrays_of_the_interpreter(half):
+    """Sums may be asked for unrounded; lists are updated in place."""
     x = interpreter.array(F.astype(half))
     out = interpreter.empty(F.shape, half)
     elementwise.relu(x, out)
     assert type(out) is interpreter.Array and out.written.all()
     np.testing.assert_array_equal(out.astype("f4"), np.maximum(F.astype(half), 0).astype("f4"))
-
-
-@each_half
-def test_sums_may_be_asked_for_unrounded(half):
     x, single, short = F.astype(half), np.empty((3, 3), "f4"), np.empty((3, 3), half)
     for out in (single, short):
-        matmul.forward(x, x.T, None, False, out, np.empty(0, np.uint8))  # a workspace that it has no use for
+        matmul.forward(x, x.T, None, False, out, NONE)
     np.testing.assert_allclose(single, x.astype("f8") @ x.T.astype("f8"), rtol=1e-6)
     np.testing.assert_array_equal(short, single.astype(half))
-
-
-@each_half
-def test_lists_are_updated_in_place(half):
     p, g = [F.astype(half), F[0].astype(half)], [np.ones_like(F, half), np.ones(4, half)]
-    buffers = [np.zeros_like(one) for one in p]
-    wanted, plan = [one.astype("f4") for one in p], optimizer.Plan()
+    buffers, wanted, plan = [np.zeros_like(one) for one in p], [one.astype("f4") for one in p], optimizer.Plan()
     for step in (0.25, 0.375):  # the plan sees new copies each time
         optimizer.sgd(p, g, buffers, np.array([0.25, 0, 0.5, 0, 0, 0, 0]), plan)  # rate and momentum
         wanted = [(one - step).astype(half).astype("f4") for one in wanted]
-    for one, want, buffer in zip(p, wanted, buffers, strict=True):
-        np.testing.assert_array_equal(one.astype("f4"), want)
-        np.testing.assert_array_equal(buffer, np.full(one.shape, 1.5, half))
+    same_bits([one.astype("f4") for one in p], wanted)
+    same_bits(buffers, [np.full(buffer.shape, 1.5, half) for buffer in buffers])
 
 
 def test_too_large_becomes_infinite_without_a_warning():
     x, out = np.full((1, 2), 300, np.float16), np.empty((1, 1), np.float16)
-    matmul.forward(x, x.T, None, False, out, np.empty(0, np.uint8))
+    matmul.forward(x, x.T, None, False, out, NONE)
     assert np.isinf(out).all()
 
 
@@ -102,34 +95,22 @@ def test_kernels_of_16_bits_are_called_where_there_are_some():
     assert seen == [(np.ndarray, "f4"), (interpreter.Array, "f2"), (np.ndarray, "f4")]
 
 
-HALF, BFLOAT = (F.astype(half) for half in HALVES)
-LOCKED = HALF.copy()
-LOCKED.flags.writeable = False
-REFUSED = {
-    "float16 with bfloat16": (KindError, "relu_grad: out has type bfloat16, wants float16", lambda: relu_grad(BFLOAT)),
-    "float16 with float32": (KindError, "relu_grad: out has type float32, wants float16", lambda: relu_grad(F)),
-    "float32 with float16": (KindError, "out has type float16", lambda: elementwise.relu(F, HALF.copy())),
-    "read-only": (ShapeError, "relu: out is read-only", lambda: elementwise.relu(HALF, LOCKED)),
-    "a parameter": (
-        KindError,
-        "out has type float16, wants float32",
-        lambda: bias.column_sums(HALF, HALF[0], np.empty(99, np.uint8)),
-    ),
-    "integers of 16 bits": (KindError, "x has type int16", lambda: elementwise.relu(F.astype("i2"), F.copy())),
-    "a list among lists": (
-        KindError,
-        r"sgd: gradients\[1\] has type float32, wants float16",
-        lambda: optimizer.sgd([HALF.copy()] * 2, [HALF, F], None, np.zeros(7)),
-    ),
-}
-
-
-def relu_grad(out):
-    elementwise.relu_grad(HALF, out, HALF.copy())
-
-
-@pytest.mark.parametrize("error, message, call", REFUSED.values(), ids=REFUSED)
-def test_refuses(error, message, call):
-    with pytest.raises(error, match=message):
-        call()
-    np.testing.assert_array_equal(HALF, F.astype(np.float16))
+def test_refuses_mixed_types():
+    half, bfloat = (F.astype(kind) for kind in HALVES)
+    locked = half.copy()
+    locked.flags.writeable = False
+    for error, message, call in (
+        (KindError, "out has type bfloat16, wants float16", lambda: elementwise.relu_grad(half, bfloat, half.copy())),
+        (KindError, "out has type float32, wants float16", lambda: elementwise.relu_grad(half, F, half.copy())),
+        (KindError, "out has type float16", lambda: elementwise.relu(F, half.copy())),
+        (ShapeError, "relu: out is read-only", lambda: elementwise.relu(half, locked)),
+        (KindError, "out has type float16, wants float32", lambda: bias.column_sums(half, half[0], NONE)),
+        (
+            KindError,
+            r"sgd: gradients\[1\] has type float32, wants float16",
+            lambda: optimizer.sgd([half.copy()] * 2, [half, F], None, np.zeros(7)),
+        ),
+    ):
+        with told(message), pytest.raises(error, match=message):
+            call()
+    np.testing.assert_array_equal(half, F.astype(np.float16))

@@ -1,8 +1,9 @@
 """Columns normalised on the CPU: the channels of a batch, and groups of channels of each image.
 
 A matrix of (rows, columns) holds the rows of all samples, which have vectors of columns of their own; a batch is one
-sample. Two kernels do all: `sum_columns` adds up what the elements of a column give, `finish` makes each element from
-the numbers of its column, which NumPy works out in between.
+sample, each of its columns a group. Two kernels do all: `sum_columns` adds up what the elements of a column give,
+`finish` makes each element from the numbers of its column. In between, `join_moments`, `normal_table` and
+`join_products` make these numbers.
 
 Narrow rows are taken as many at a time as fit into TILE elements, so that innermost loops are long; a vector of
 columns then repeats itself. Sums are split by shape (see bias/plan.py): a part adds SHORT such lines in the element
@@ -15,7 +16,7 @@ import numpy as np
 
 from ..bias.cpu import SHORT, SMALL, TILE, line_of
 from ..bias.plan import cut
-from ..toolchain import clear, elements, jit, share, shared, stack_array
+from ..toolchain import add, clear, copy, elements, jit, share, shared, stack_array
 from ..toolchain.lines import line
 from .cpu_rows import layer_norm, layer_norm_grads, standardize, standardize_grad
 
@@ -182,7 +183,7 @@ def run(kernel, size, *arguments):
 
 
 def column_sums(form, x, samples, workspace, centres, g=None, out=None, masked=None):
-    """Both sums of each column of each sample, see sum_part, as (samples, columns) of float64.
+    """Both sums of each column of each part of each sample, see sum_part, as (samples, parts, columns) of float64.
 
     x, g, out, masked: matrices, all rows; centres: (samples, columns), unless moments are wanted
     """
@@ -192,16 +193,91 @@ def column_sums(form, x, samples, workspace, centres, g=None, out=None, masked=N
     sums, others = space.reshape(2, samples, plan.parts, columns)
     arrays = [x.reshape(-1) if array is None else array.reshape(-1) for array in (x, g, out, masked)]
     run(sum_columns, x.size, form, *arrays, rows * columns, plan.rows * columns, centres, sums, others)
-    return sums.sum(1), others.sum(1)
+    return sums, others
 
 
-def column_statistics(x, samples, workspace):
-    """Mean and biased variance of each column of each sample, as (samples, columns) of float64."""
-    sums, squares = column_sums(MOMENTS, x, samples, workspace, x[:1])
-    count, first = len(x) // samples, x[:: len(x) // samples]
-    d = sums / count
-    variance = squares / count - d * d
-    return np.where(np.isfinite(first), first, 0) + d, np.where(variance < 0, 0, variance)  # so that NaN passes
+# ---- numbers of columns: a sample has groups of `width` neighbouring columns -----------------------------------------
+
+
+@jit
+def add_parts(sums):
+    """Add the sums of all parts of a sample to those of its first one."""
+    for n in range(len(sums)):
+        for part in range(1, sums.shape[1]):
+            add(sums[n, part], sums[n, 0])
+
+
+@jit
+def join_moments(sums, squares, x, mean, variance):
+    """The mean and the biased variance of each group, (samples, groups), from the moments about the first row."""
+    (samples, groups), columns = mean.shape, sums.shape[2]
+    width, rows = columns // groups, x.size // samples // columns
+    add_parts(sums)
+    add_parts(squares)
+    for n in range(samples):
+        means, spreads = sums[n, 0], squares[n, 0]
+        for c in range(columns):
+            d = means[c] / rows
+            v = spreads[c] / rows - d * d
+            means[c], spreads[c] = finite(x[n * rows * columns + c]) + d, 0.0 if v < 0 else v  # so that NaN passes
+        for k in range(groups):
+            middle, spread = 0.0, 0.0
+            for c in range(k * width, k * width + width):
+                middle += means[c] / width
+            for c in range(k * width, k * width + width):
+                spread += (spreads[c] + (means[c] - middle) * (means[c] - middle)) / width
+            mean[n, k], variance[n, k] = middle, spread
+
+
+@jit
+def follow(kept, new, factor, momentum):
+    for c in range(kept.size):
+        kept[c] = (1 - momentum) * kept[c] + momentum * (factor * new[c])
+
+
+@jit
+def put(table, n, c, centre, scale, shift, gain):
+    """The numbers of a column. What rounding takes from the centre, the shift makes up for."""
+    table[0, n, c], table[1, n, c], table[3, n, c] = centre, scale, gain
+    table[2, n, c] = shift - (centre - table[0, n, c]) * scale
+
+
+@jit
+def normal_table(mean, variance, eps, weight, bias, table):
+    """What makes (x - mean) / sqrt(variance + eps) * weight + bias; a weight or bias of no elements is none."""
+    columns, width = table.shape[2], table.shape[2] // mean.shape[1]
+    for n in range(len(mean)):
+        for c in range(columns):
+            k = c // width
+            scale = (weight[c] if weight.size else 1.0) / np.sqrt(variance[n, k] + eps)
+            put(table, n, c, np.float64(mean[n, k]), scale, bias[c] if bias.size else 0.0, 1)
+
+
+@jit
+def join_products(sums, products, mean, variance, eps, weight, rows, dw, db, table):
+    """From the sums of g and of g * (x - centre): dw, db, and what makes dx = (h - level - z slope) / deviation."""
+    (samples, groups), columns = mean.shape, dw.size
+    width = columns // groups
+    add_parts(sums)
+    add_parts(products)
+    for n in range(samples):
+        g, gz = sums[n, 0], products[n, 0]
+        for k in range(groups):
+            middle, scale, level, slope = np.float64(mean[n, k]), 1 / np.sqrt(variance[n, k] + eps), 0.0, 0.0
+            for c in range(k * width, k * width + width):
+                gz[c] = (gz[c] - (middle - table.dtype.type(middle)) * g[c]) * scale
+                by = weight[c] if weight.size else 1.0
+                level += by * g[c]
+                slope += by * gz[c]
+            each = -scale / (width * rows)
+            for c in range(k * width, k * width + width):
+                by = weight[c] if weight.size else 1.0
+                put(table, n, c, middle, each * scale * slope, each * level, scale * by)
+    for n in range(1, samples):
+        add(sums[n, 0], sums[0, 0])
+        add(products[n, 0], products[0, 0])
+    copy(sums[0, 0], db)
+    copy(products[0, 0], dw)
 
 
 # ---- results ---------------------------------------------------------------------------------------------------------
@@ -243,15 +319,11 @@ def finish_runs(team, x, more, has_more, table, low, out):
         finish_run(x, more, has_more, start, stop, table[0, n], table[1, n], table[2, n], table[3, n], low, out)
 
 
-def finish(x, centre, scale, shift, out, more=None, gain=1, low=-np.inf):
+def finish(x, table, out, more=None, low=-np.inf):
     """out = (x - centre) * scale + shift [+ more * gain], or low where it is less.
 
-    x, more, out: matrices, all rows; scale: (samples, columns) of float64; centre, shift, gain broadcast to it. What
-    rounding takes from the centre, the shift makes up for.
+    x, more, out: matrices, all rows; table: centre, scale, shift and gain, each (samples, columns)
     """
-    table = np.empty((4, *scale.shape), x.dtype)
-    table[0], table[1], table[3] = centre, scale, gain
-    table[2] = shift - (centre - table[0]) * scale
     arrays = x.reshape(-1), (x if more is None else more).reshape(-1), more is not None
     run(finish_runs, x.size, *arrays, table, x.dtype.type(low), out.reshape(-1))
 
@@ -259,84 +331,57 @@ def finish(x, centre, scale, shift, out, more=None, gain=1, low=-np.inf):
 # ---- the batch -------------------------------------------------------------------------------------------------------
 
 
-@np.errstate(all="ignore")  # infinities and NaN are the user's
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum):
     if not x.size:
         mean.fill(np.nan)
         variance.fill(np.nan)
         return
-    mean[:], variance[:] = (statistic[0] for statistic in column_statistics(x, 1, workspace))
+    join_moments(*column_sums(MOMENTS, x, 1, workspace, x[:1]), x.reshape(-1), mean[None], variance[None])
     if running_mean is not None:
-        for kept, new in (running_mean, mean), (running_var, variance * np.float64(len(x) / (len(x) - 1))):
-            kept[:] = (1 - np.float64(momentum)) * kept + momentum * new
+        follow(running_mean, mean, 1.0, momentum)
+        follow(running_var, variance, len(x) / (len(x) - 1), momentum)
 
 
-@np.errstate(all="ignore")
 def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
-    scale = (1 if weight is None else weight) / np.sqrt(variance + np.float64(eps))
-    finish(x, mean, scale[None], 0 if bias is None else bias, out, residual, low=0 if relu else -np.inf)
+    table = np.empty((4, 1, mean.size), x.dtype)
+    weight, bias = (mean[:0] if vector is None else vector for vector in (weight, bias))
+    normal_table(mean[None], variance[None], eps, weight, bias, table)
+    finish(x, table, out, residual, 0 if relu else -np.inf)
 
 
-@np.errstate(all="ignore")
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     if not x.size:
         dw.fill(0)
         db.fill(0)
         return
     masked = dx if dresidual is None else dresidual
-    form = PRODUCTS if out is None else MASKED
-    (sums,), (products,) = column_sums(form, x, 1, workspace, mean[None], g, out, masked)
-    scale = 1 / np.sqrt(variance + np.float64(eps))
-    products *= scale
-    db[:], dw[:] = sums, products
+    sums = column_sums(PRODUCTS if out is None else MASKED, x, 1, workspace, mean[None], g, out, masked)
+    table, weight = np.empty((4, 1, mean.size), x.dtype), mean[:0] if weight is None else weight
+    join_products(*sums, mean[None], variance[None], eps, weight, len(x), dw, db, table)
     if dx is not None:
-        gain = scale if weight is None else scale * weight
-        each = gain / -len(x)
-        finish(x, mean, (each * scale * products)[None], each * sums, dx, g if out is None else masked, gain)
+        finish(x, table, dx, g if out is None else masked)
 
 
-# ---- groups of channels of each image: NumPy works out what they have in common --------------------------------------
+# ---- groups of channels of each image --------------------------------------------------------------------------------
 
 
-def _averaged(columns, groups):
-    """The averages over the columns of each group, (samples, groups, 1), of numbers of (samples, columns)."""
-    return columns.reshape(len(columns), groups, -1).mean(2, keepdims=True)
-
-
-def _spread(numbers, columns):
-    """Numbers of (samples, groups) for each column, (samples, columns)."""
-    return np.repeat(numbers, columns // numbers.shape[1], axis=1)
-
-
-@np.errstate(all="ignore")
 def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
     if not x.size:
         return
-    samples, columns = len(x), weight.size
-    matrix, out = x.reshape(-1, columns), out.reshape(-1, columns)
-    means, variances = column_statistics(matrix, samples, workspace)
-    middle = _averaged(means, mean.shape[1])
-    apart = means.reshape(*mean.shape, -1) - middle
-    mean[:] = middle[:, :, 0]
-    variance[:] = _averaged(variances + (apart * apart).reshape(samples, columns), mean.shape[1])[:, :, 0]
-    scale = _spread(1 / np.sqrt(variance + eps), columns) * weight
-    finish(matrix, _spread(mean, columns), scale, bias, out)
+    matrix, out = x.reshape(-1, weight.size), out.reshape(-1, weight.size)
+    join_moments(*column_sums(MOMENTS, matrix, len(x), workspace, matrix[:1]), matrix.reshape(-1), mean, variance)
+    table = np.empty((4, len(x), weight.size), x.dtype)
+    normal_table(mean, variance, eps, weight, bias, table)
+    finish(matrix, table, out)
 
 
-@np.errstate(all="ignore")
 def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     if not x.size:
         dw.fill(0)
         db.fill(0)
         return
-    samples, columns = len(x), weight.size
-    g, matrix, dx = (array.reshape(-1, columns) for array in (g, x, dx))
-    rows = len(matrix) // samples
-    middle, scale = _spread(mean, columns), _spread(1 / np.sqrt(variance + eps), columns)
-    centre = middle.astype(x.dtype)
-    sums, products = column_sums(PRODUCTS, matrix, samples, workspace, centre, g)
-    products = (products - (middle - centre) * sums) * scale  # of g z
-    db[:], dw[:] = sums.sum(0), products.sum(0)
-    level, slope = (_averaged(total * weight, mean.shape[1])[:, :, 0] / rows for total in (sums, products))
-    slopes, shifts = -scale * scale * _spread(slope, columns), -scale * _spread(level, columns)
-    finish(matrix, middle, slopes, shifts, dx, g, scale * weight)
+    g, matrix, dx = (array.reshape(-1, weight.size) for array in (g, x, dx))
+    centres = np.repeat(mean.astype(x.dtype), weight.size // mean.shape[1], axis=1)
+    sums, table = column_sums(PRODUCTS, matrix, len(x), workspace, centres, g), np.empty((4, *centres.shape), x.dtype)
+    join_products(*sums, mean, variance, eps, weight, len(matrix) // len(x), dw, db, table)
+    finish(matrix, table, dx, g)

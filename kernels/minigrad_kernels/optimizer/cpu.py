@@ -1,11 +1,12 @@
 """Update rules, sums of squares and scaling on the CPU: one call passes over all arrays.
 
-A row of `addresses` holds where the arrays of one kind lie: the parameters first, then their gradients and states, in
-the order in which the rule names them; `sizes` counts their elements. The elements of all arrays are cut into chunks of
-CHUNK, which the threads share. `like` is any array of the element type.
+A row of `places` belongs to the arrays of one kind: the parameters first, then their gradients and states, in the
+order in which the rule names them; `sizes` counts their elements. A place is where an array keeps the pointer to its
+elements: kernels look there, as Python would take longer to read 30 pointers than the update of a small network takes.
+The elements of all arrays are cut into chunks of CHUNK, which the threads share. `like` is any array of the element
+type.
 """
 
-import ctypes
 import math
 from typing import NamedTuple
 
@@ -26,29 +27,23 @@ LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 # ---- where the arrays of a call lie ----------------------------------------------------------------------------------
 
 
+HEAD = object.__basicsize__  # in NumPy's interface for C the pointer to the elements follows the head of an array
+
+
 def addresses(arrays):
-    return tuple([_pointer(id(array) + HEAD).value for array in arrays])
-
-
-# NumPy's interface for C: the pointer to the elements is what follows the head of the object. To read it there takes a
-# quarter of the time that __array_interface__ does.
-HEAD, _pointer = object.__basicsize__, ctypes.c_void_p.from_address
-if addresses([_probe := np.zeros(1)]) != (_probe.ctypes.data,):
-
-    def addresses(arrays):
-        return tuple([array.ctypes.data for array in arrays])
+    return tuple(map(id, arrays))
 
 
 class Tables(NamedTuple):
-    addresses: np.ndarray  # (kinds, tensors); of a state that is not there, those of the parameters
+    places: np.ndarray  # (kinds, tensors); of a state that is not there, those of the parameters
     sizes: np.ndarray  # (tensors,)
     like: np.ndarray  # of the element type
     present: int  # bit k: there is a state k
 
 
 def tables(rows, sizes, like):
-    """Tables from rows of addresses, those of the parameters first; a row of a state that is not there is empty."""
-    places = np.array([row or rows[0] for row in rows], np.int64)
+    """Tables from rows of arrays' ids, those of the parameters first; a row of a state that is not there is empty."""
+    places = np.array([row or rows[0] for row in rows], np.int64) + HEAD
     present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
     return Tables(places, np.array(sizes, np.int64), LIKE[like.dtype], present)
 
@@ -74,18 +69,19 @@ def find(sizes, chunk):
 
 
 @jit
-def part(addresses, kind, t, start, stop, like):
+def part(places, kind, t, start, stop, like):
     """Elements start..stop of array t of this kind."""
-    return array_at(addresses[kind, t] + start * like.itemsize, stop - start, like)
+    address = array_at(places[kind, t], 1, places[kind])[0]
+    return array_at(address + start * like.itemsize, stop - start, like)
 
 
 # ---- updates ---------------------------------------------------------------------------------------------------------
 
 
 @jit
-def state(addresses, k, present, t, start, stop, spare):
+def state(places, k, present, t, start, stop, spare):
     """As part, of state k, or where it is not there memory of its own that nobody needs."""
-    return part(addresses, 2 + k, t, start, stop, spare) if present >> k & 1 else spare[k * RUN :]
+    return part(places, 2 + k, t, start, stop, spare) if present >> k & 1 else spare[k * RUN :]
 
 
 ten = jit(ten_of)
@@ -101,7 +97,7 @@ def walk(name):
             p[k], first[k], second[k], third[k] = formula(p[k], g[k], first[k], second[k], third[k], present, c)
 
     @jit
-    def update(chunk, addresses, sizes, present, hyper, scale, like):
+    def update(chunk, places, sizes, present, hyper, scale, like):
         t, first, last = find(sizes, chunk)
         numbers, spare = stack_array(ROOM, like), stack_array(SPARE, like)
         c = coefficients(hyper, -scale if hyper[MAXIMIZE] else scale)
@@ -110,11 +106,11 @@ def walk(name):
         for start in range(first, last, RUN):
             stop = min(last, start + RUN)
             run(
-                part(addresses, 0, t, start, stop, like),
-                part(addresses, 1, t, start, stop, like),
-                state(addresses, 0, present, t, start, stop, spare),
-                state(addresses, 1, present, t, start, stop, spare),
-                state(addresses, 2, present, t, start, stop, spare),
+                part(places, 0, t, start, stop, like),
+                part(places, 1, t, start, stop, like),
+                state(places, 0, present, t, start, stop, spare),
+                state(places, 1, present, t, start, stop, spare),
+                state(places, 2, present, t, start, stop, spare),
                 present,
                 ten(numbers),
             )
@@ -126,27 +122,27 @@ sgd_chunk, adam_chunk, rmsprop_chunk, adagrad_chunk = map(walk, ("sgd", "adam", 
 
 
 @shared
-def sgd_chunks(team, addresses, sizes, present, hyper, scale, like):
+def sgd_chunks(team, places, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        sgd_chunk(chunk, addresses, sizes, present, hyper, scale, like)
+        sgd_chunk(chunk, places, sizes, present, hyper, scale, like)
 
 
 @shared
-def adam_chunks(team, addresses, sizes, present, hyper, scale, like):
+def adam_chunks(team, places, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        adam_chunk(chunk, addresses, sizes, present, hyper, scale, like)
+        adam_chunk(chunk, places, sizes, present, hyper, scale, like)
 
 
 @shared
-def rmsprop_chunks(team, addresses, sizes, present, hyper, scale, like):
+def rmsprop_chunks(team, places, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        rmsprop_chunk(chunk, addresses, sizes, present, hyper, scale, like)
+        rmsprop_chunk(chunk, places, sizes, present, hyper, scale, like)
 
 
 @shared
-def adagrad_chunks(team, addresses, sizes, present, hyper, scale, like):
+def adagrad_chunks(team, places, sizes, present, hyper, scale, like):
     for chunk in share(chunks(sizes), team):
-        adagrad_chunk(chunk, addresses, sizes, present, hyper, scale, like)
+        adagrad_chunk(chunk, places, sizes, present, hyper, scale, like)
 
 
 def _start(kernel, plan, *arguments):
@@ -190,10 +186,10 @@ def sum_squares(a, partial, chunk):
 
 
 @shared
-def square_chunks(team, addresses, sizes, partial, like):
+def square_chunks(team, places, sizes, partial, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
-        sum_squares(part(addresses, 0, t, start, stop, like), partial, chunk)
+        sum_squares(part(places, 0, t, start, stop, like), partial, chunk)
 
 
 @jit
@@ -229,10 +225,10 @@ def scale_run(a, factor):
 
 
 @shared
-def scale_chunks(team, addresses, sizes, factor, like):
+def scale_chunks(team, places, sizes, factor, like):
     for chunk in share(chunks(sizes), team):
         t, start, stop = find(sizes, chunk)
-        scale_run(part(addresses, 0, t, start, stop, like), like.dtype.type(factor))
+        scale_run(part(places, 0, t, start, stop, like), like.dtype.type(factor))
 
 
 def scale(plan, factor):

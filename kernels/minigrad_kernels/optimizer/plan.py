@@ -1,17 +1,15 @@
 """What one place that calls an update, step after step, keeps in between."""
 
-from operator import attrgetter
-
 __all__ = ["Plan"]
 
 KEPT = 4  # tables: gradients that are made anew at each step lie in turn at a few places
-_layout = attrgetter("__class__", "shape", "strides", "dtype")  # all that checks of a gradient look at
 
 
 class Plan:
     """The layouts of the arrays that were checked last, tables of where arrays lie, and a device's settings.
 
-    Arrays that lie as the last ones did, and all but the gradients where the last ones did, are not checked again.
+    Arrays that lie as the last ones did, and all but the gradients where the last ones did, are not checked again. The
+    CPU tells arrays apart by their id instead: its tables name the arrays, not their memory.
     Results do not depend on it: a call without a plan begins with an empty one. It belongs to one function and one call
     site; it keeps no array alive. Nothing that a device holds of it is ever written anew but by the kernels and for new
     hyper-parameters, so a captured launch may be repeated as long as somebody keeps the plan's `tables` and `settings`.
@@ -23,8 +21,8 @@ class Plan:
         self.laid = laid
         self.settings = self.tables = None  # of the device's own kind
         self.elements = 0  # of all parameters
-        self._layouts = {}  # of the arrays of each list, by its name
-        self._rows = ()  # for each list, where its arrays lie; none where it is not there
+        self._layouts = []  # of the arrays of each list
+        self._rows = ()  # for each list, where its arrays lie, or which they are; none where it is not there
         self._kept = {}  # tables by their rows, the last one used stands last
         self._addresses = self._make = None  # functions, see remember
 
@@ -61,7 +59,8 @@ class Plan:
     def remember(self, lists, addresses, tables):
         """Note lists that have been checked, and take tables for them, made where none are kept.
 
-        addresses: a row of them, of arrays; tables: made from rows, from sizes, for arrays such as one that is given
+        addresses: a row of where arrays lie, or of their ids
+        tables: made from rows, from sizes, for arrays such as one that is given
         """
         layouts, self._addresses, self._make = _layouts(lists), addresses, tables
         if layouts != self._layouts:
@@ -84,4 +83,5 @@ class Plan:
 
 
 def _layouts(lists):
-    return {name: arrays and list(map(_layout, arrays)) for name, arrays in lists.items()}
+    """All that checks of a gradient look at, of each array."""
+    return [arrays and [(a.__class__, a.shape, a.strides, a.dtype) for a in arrays] for arrays in lists.values()]

@@ -4,11 +4,9 @@ from itertools import product
 
 import numpy as np
 
-from minigrad_kernels import augment
-from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from . import KernelCase, Output, Refusal
+from . import KernelCase, Output
 
 
 def pixels(rng, shape):
@@ -89,71 +87,3 @@ CASES = [
     cut((2, 3, 32, 32), 11, 4, False),
     cut((5, 3, 4, 4), 0, 4, True),
 ]
-
-X = np.zeros((3, 4, 4, 2), np.uint8).transpose(0, 3, 1, 2)
-OUT = np.zeros((5, 4, 4, 2), np.float32).transpose(0, 3, 1, 2)
-I, ONE = np.arange(5) % 3, np.ones(2, np.float32)
-CUTS, FLIPS = np.zeros((5, 2), np.int64), np.zeros(5, bool)
-
-
-def gather(x=X, indices=I, scale=ONE, shift=ONE, out=OUT):
-    return lambda: augment.gather_normalize(x, indices, scale, shift, out)
-
-
-def crop(cuts=CUTS, mirrored=FLIPS, padding=1, indices=I):
-    return lambda: augment.pad_crop_normalize(X, indices, cuts, mirrored, padding, False, ONE, ONE, OUT)
-
-
-WRONG = {
-    "images of a list": (gather([1]), KindError, "backend: got builtins.list"),
-    "images of floats": (gather(X.astype("f4")), KindError, "gather_normalize: images has type float32, wants uint8"),
-    "one image": (gather(X[0]), ShapeError, "gather_normalize: images has shape (2, 4, 4), wants (N, C, H, W)"),
-    "images in C order": (gather(X.copy("C")), ShapeError, "gather_normalize: images has strides"),
-    "indices of 32 bits": (gather(indices=I.astype("i4")), KindError, "gather_normalize: indices has type int32"),
-    "indices of a matrix": (
-        gather(indices=CUTS),
-        ShapeError,
-        "gather_normalize: indices has shape (5, 2), wants (B,)",
-    ),
-    "one index": (gather(indices=np.array(1)), ShapeError, "gather_normalize: indices has shape (), wants (B,)"),
-    "indices with gaps": (gather(indices=np.zeros(10, int)[::2]), ShapeError, "gather_normalize: indices has strides"),
-    "an index too high": (
-        gather(indices=I + 1),
-        ShapeError,
-        "gather_normalize: indices has numbers from 1 to 3, wants",
-    ),
-    "an index below 0": (gather(indices=I - 1), ShapeError, "gather_normalize: indices has numbers from -1 to 1, want"),
-    "an index of no images": (
-        gather(X[:0]),
-        ShapeError,
-        "gather_normalize: indices has numbers from 0 to 2, wants 0 t",
-    ),
-    "scale of doubles": (
-        gather(scale=np.ones(2)),
-        KindError,
-        "gather_normalize: scale has type float64, wants float32",
-    ),
-    "shift of one": (gather(shift=ONE[:1]), ShapeError, "gather_normalize: shift has shape (1,), wants (2,)"),
-    "out of doubles": (
-        gather(out=OUT.astype("f8")),
-        KindError,
-        "gather_normalize: out has type float64, wants float32",
-    ),
-    "out too short": (gather(out=OUT[:4]), ShapeError, "gather_normalize: out has shape (4, 2, 4, 4), wants (5, 2, 4"),
-    "out in C order": (gather(out=OUT.copy("C")), ShapeError, "gather_normalize: out has strides"),
-    "offsets of one axis": (crop(CUTS[:, 0]), ShapeError, "pad_crop_normalize: offsets has shape (5,), wants (5, 2)"),
-    "offsets of 32 bits": (crop(CUTS.astype("i4")), KindError, "pad_crop_normalize: offsets has type int32"),
-    "an offset too high": (
-        crop(CUTS + 3),
-        ShapeError,
-        "pad_crop_normalize: offsets has numbers from 3 to 3, wants 0 t",
-    ),
-    "an offset below 0": (crop(CUTS - 1), ShapeError, "pad_crop_normalize: offsets has numbers from -1 to -1, wants 0"),
-    "flips of integers": (crop(mirrored=I), KindError, "pad_crop_normalize: flips has type int64, wants uint8"),
-    "too few flips": (crop(mirrored=FLIPS[1:]), ShapeError, "pad_crop_normalize: flips has shape (4,), wants (5,)"),
-    "padding of a float": (crop(padding=1.0), KindError, "pad_crop_normalize: padding is 1.0, wants an integer"),
-    "padding of a flag": (crop(padding=True), KindError, "pad_crop_normalize: padding is True, wants an integer"),
-    "padding below 0": (crop(padding=-1), ShapeError, "pad_crop_normalize: padding is -1, wants 0 to"),
-    "index of a cut": (crop(indices=I + 1), ShapeError, "pad_crop_normalize: indices has numbers from 1 to 3, wants"),
-}
-REFUSALS = [Refusal(f"augment {name}", *row) for name, row in WRONG.items()]

@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from minigrad_kernels import scatter
-from minigrad_kernels.errors import KindError, ShapeError
-
-from . import KernelCase, Output, Refusal
+from . import KernelCase, Output
 
 
 def add_rows(count, columns, size):
@@ -32,23 +29,4 @@ def add_rows(count, columns, size):
 
 CASES = [
     add_rows(*sizes) for sizes in [(1, 1, 1), (7, 3, 4), (300, 2, 5), (40, 33, 100), (5, 600, 2), (0, 3, 2), (3, 0, 2)]
-]
-
-
-def _call(x=(3, 2), places=3, order=3, out=(4, 2), kind="f4", number="i8"):
-    """A call on arrays of these shapes and types."""
-    arrays = np.ones(x, kind), np.zeros(places, number), np.zeros(order, "i8"), np.ones(out, "f4")
-    return lambda: scatter.add_rows(*arrays)
-
-
-REFUSALS = [
-    Refusal(f"add_rows, {name}", call, error, f"add_rows: {message}")
-    for name, call, error, message in [
-        ("x", _call(x=(3, 2, 1)), ShapeError, "x has shape (3, 2, 1), wants (K, C)"),
-        ("type", _call(kind="i4"), KindError, "x has type int32, wants float32 or float64"),
-        ("columns", _call(out=(4, 3)), ShapeError, "out has shape (4, 3), wants (R, 2)"),
-        ("number of places", _call(places=2), ShapeError, "places has shape (2,), wants (3,)"),
-        ("type of places", _call(number="i4"), KindError, "places has type int32, wants int64"),
-        ("order", _call(order=4), ShapeError, "order has shape (4,), wants (3,)"),
-    ]
 ]

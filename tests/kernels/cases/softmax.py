@@ -3,10 +3,9 @@
 import numpy as np
 
 from minigrad_kernels import softmax
-from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.softmax import reference as softmax_reference
 
-from . import KernelCase, Output, Refusal
+from . import KernelCase, Output
 
 SHAPES = [(0, 3), (1, 1), (5, 1), (3, 2), (64, 10), (7, 17), (130, 129)]
 SHAPES += [(9, 32), (10, 33), (7, 128), (33, 3), (1003, 10)]  # about the lanes and blocks of a GPU
@@ -119,51 +118,4 @@ CASES = [
     *(cross_entropy_grad(shape, total) for shape in SHAPES for total in (False, True)),
     *(cross_entropy_total(shape, mean) for shape in TOTALS for mean in (True, False) if shape[0] > 1 or not mean),
     cross_entropy_total((6, 4), False, IGNORED),
-]
-
-
-def _rows(x=(3, 4), target=(0, 1, 2), losses=3, kind="f4"):
-    """A call of cross_entropy on arrays of these shapes."""
-    arrays = np.ones(x, kind), np.array(target), IGNORED, np.ones(losses, "f4"), np.ones(3, "f4")
-    return lambda: softmax.cross_entropy(*arrays)
-
-
-def _total(mean=True, out=(), divisor=(), space=None):
-    x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
-    space = np.empty(softmax.workspace(3), np.uint8) if space is None else space
-    outputs = np.ones(out, "f4"), np.ones(divisor, "f4"), np.ones(3, "f4")
-    return lambda: softmax.cross_entropy_total(x, target, IGNORED, mean, *outputs, space)
-
-
-def _total_grad(g=(), divisor=(), dx=(3, 4)):
-    x, target = np.ones((3, 4), "f4"), np.zeros(3, np.int64)
-    arrays = np.ones(g, "f4"), x, target, IGNORED, np.ones(3, "f4"), np.ones(divisor, "f4"), np.ones(dx, "f4")
-    return lambda: softmax.cross_entropy_grad(*arrays)
-
-
-REFUSALS = [
-    Refusal("total, mean", _total(mean=1), KindError, "cross_entropy: mean is 1, wants True or False"),
-    Refusal("total, out", _total(out=(1,)), ShapeError, "cross_entropy: out has shape (1,), wants ()"),
-    Refusal("total, divisor", _total(divisor=(3,)), ShapeError, "cross_entropy: divisor has shape (3,), wants ()"),
-    Refusal(
-        "total, space", _total(space=np.ones(9)), KindError, "cross_entropy: workspace has type float64, wants uint8"
-    ),
-    Refusal("total, dx", _total_grad(dx=(4, 3)), ShapeError, "cross_entropy_grad: dx has shape (4, 3), wants"),
-    Refusal("total, g", _total_grad(g=(4,)), ShapeError, "cross_entropy_grad: g has shape (4,), wants (3,) or ()"),
-    Refusal(
-        "total, g's divisor",
-        _total_grad(divisor=(1,)),
-        ShapeError,
-        "cross_entropy_grad: divisor has shape (1,), wants ()",
-    ),
-] + [
-    Refusal(f"cross entropy, {name}", call, error, f"cross_entropy: {message}")
-    for name, call, error, message in [
-        ("x", _rows(x=(3, 4, 1)), ShapeError, "x has shape (3, 4, 1), wants (rows, classes)"),
-        ("type", _rows(kind="i4"), KindError, "x has type int32, wants float32 or float64"),
-        ("losses", _rows(losses=4), ShapeError, "losses has shape (4,), wants (3,)"),
-        ("number of targets", _rows(target=(0, 1)), ShapeError, "target has shape (2,), wants (3,)"),
-        ("target", _rows(target=(0, 4, 9)), ShapeError, "target[1] = 4, but there are 4 classes (0..3)"),
-        ("negative target", _rows(target=(0, 1, -1)), ShapeError, "target[2] = -1, but there are 4 classes"),
-    ]
 ]
