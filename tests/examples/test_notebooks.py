@@ -85,6 +85,19 @@ def test_the_notebook_shows_this_source(script):
     assert str(ROOT) not in text and sys.prefix not in text
 
 
+@pytest.mark.deep
+def test_a_kernel_of_jupyter_runs_the_first(tmp_path):
+    pytest.importorskip("nbclient")
+    pytest.importorskip("ipykernel")
+    script = tmp_path / SCRIPTS[0].name
+    script.write_text(SCRIPTS[0].read_text())
+    build.build(script)
+    kinds = lambda path: [
+        [output["output_type"] for output in cell.get("outputs", ())] for cell in json.loads(path.read_text())["cells"]
+    ]
+    assert kinds(script.with_suffix(".ipynb")) == kinds(SCRIPTS[0].with_suffix(".ipynb"))
+
+
 def test_checks_say_what_is_wrong(capsys):
     def verdict(answer, case):
         answer.__name__ = "answer"
