@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,8 +35,6 @@ ERRORS = {  # the codes of the runtime that the stand-in can give
     904: "cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work",
     905: "cudaErrorStreamCaptureIsolation: dependency created on uncaptured work in another stream",
     907: "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
-    704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
-    705: "cudaErrorPeerAccessNotEnabled: peer access has not been enabled",
 }
 
 
@@ -75,7 +73,6 @@ class Device:
     limit: int = 0
     used: int = 0
     held: int = 0
-    peers: set = field(default_factory=set)
 
 
 class Machine:
