@@ -26,10 +26,12 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "kernels")]
 from mutants import mutants  # noqa: E402
 from results import store  # noqa: E402
 from tqdm import tqdm  # noqa: E402
+
+from minigrad_kernels.toolchain import cache  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(tempfile.gettempdir()) / "minigrad-mutations"
@@ -52,8 +54,9 @@ if os.environ.get("MUTATED"):
 SEED = 0
 
 
-def copied(tree):
-    """Copy the repository's files, but for those that git ignores."""
+def copied(folder):
+    """Copy the repository's files, but for those that git ignores, and the kernels that are compiled."""
+    tree = folder / "tree"
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines():
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +64,9 @@ def copied(tree):
             shutil.copy2(ROOT / name, tree / name)
     with (tree / KERNELS / "toolchain/cache.py").open("a") as file:
         file.write(KEPT_KERNELS)
+    for kept, name in ((cache.user_cache() / "cuda", "cuda"), (cache.cache_folder(), "kernels/one")):
+        if kept is not None and kept.is_dir():
+            shutil.copytree(kept, folder / "cache" / name, dirs_exist_ok=True)
 
 
 def pytest(folder, *words, seconds=None, **settings):
@@ -90,7 +96,9 @@ def pytest(folder, *words, seconds=None, **settings):
 def measured(folder, jobs, paths):
     """Run fast tests in the copy, once: {test: seconds} of those that pass, and coverage's data."""
     if not (folder / "tests.json").exists():
-        copied(folder / "tree")
+        copied(folder)
+        for old in folder.glob("lines.*"):  # of a run that was stopped
+            old.unlink()
         print("which tests run which lines: the fast tests run once", flush=True)
         words = [f"--ignore-glob={folder / 'tree' / name}" for name in LEFT_OUT]
         words += ["-n", str(jobs), "-p", "tests.reliability.covering", *paths]
@@ -128,14 +136,14 @@ def tests_of(mutant, seconds, contexts):
     def running(first, last):
         return {name for line in range(first, last + 1) for name in contexts.get(line, ())}
 
-    names = set()
-    for lines in mutant.lines:
-        names = names or running(*lines) & seconds.keys() if lines else names
-        if not names and "" not in running(*mutant.lines[1]):
-            break  # nobody runs it
-    else:
-        names = names or running(1, max(contexts, default=0)) & seconds.keys()
-    own = "tests/" + mutant.file.removeprefix("minigrad/").removeprefix(KERNELS).partition("/")[0]
+    line, statement, function = mutant.lines
+    ran = running(*line) or running(*statement)
+    if ran == {""}:  # it runs when it is imported
+        ran = running(*function) if function else ran
+        ran = running(1, max(contexts)) if ran == {""} else ran
+    names = ran & seconds.keys()
+    part = mutant.file.removeprefix("kernels/").split("/")
+    own = "tests/kernels" if part[0] == "minigrad_kernels" else f"tests/{part[1]}"
     spent, chosen = 0.0, []
     for name in sorted(names, key=lambda name: (not name.startswith(own), seconds[name], name)):
         if spent + seconds[name] < BUDGET or not chosen:

@@ -102,7 +102,6 @@ class Machine:
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
         self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
-        self.forbidden = None  # the error of cupyx.allow_synchronize(False)
         self.lock = threading.RLock()
         self._pinned = {}  # address on the host -> weak reference to the bytes there
         self.recent = {}  # address -> weak reference to the array whose pointer was asked for since the last launch
@@ -174,8 +173,6 @@ class Machine:
 
     def wait(self, what, stream=None, device=None, seen=None):
         """The host waits for a stream (the current one without), for all of a device, or for what an event has seen."""
-        if self.forbidden:
-            raise self.forbidden(f"{what}: the host waits for the device")
         if self.captures and seen is None:
             from .graphs import refuse
 

@@ -1,6 +1,5 @@
 """The modules that stand in for CuPy's, with its names and no others."""
 
-import contextlib
 import types
 
 import numpy as np
@@ -52,21 +51,6 @@ def empty_pinned(shape, dtype=float, order="C"):
     return np.frombuffer(bytes_, dtype, size).reshape(shape, order=order)
 
 
-class DeviceSynchronized(RuntimeError):
-    pass
-
-
-@contextlib.contextmanager
-def allow_synchronize(allow):
-    """Within, what makes the host wait raises DeviceSynchronized unless it is allowed."""
-    machine = current()
-    before, machine.forbidden = machine.forbidden, None if allow else DeviceSynchronized
-    try:
-        yield
-    finally:
-        machine.forbidden = before
-
-
 # ---- the modules -----------------------------------------------------------------------------------------------------
 
 
@@ -97,8 +81,7 @@ TOP = {"ndarray": ndarray, "ufunc": ufunc, "cuda": CUDA, "linalg": LINALG, "newa
 TOP["get_default_memory_pool"] = lambda: memory.DEFAULT_POOL
 CUPY = Namespace("cupy", CUPY_UFUNCS | FUNCTIONS | TOP, make=find)
 CUPY.__version__ = known()["version"]
-OF_CUPYX = DeviceSynchronized, allow_synchronize, empty_pinned
-CUPYX = Namespace("cupyx", {one.__name__: one for one in OF_CUPYX})
+CUPYX = Namespace("cupyx", {"empty_pinned": empty_pinned})
 MODULES = {"cupy": CUPY, "cupy.cuda": CUDA, "cupy.linalg": LINALG, "cupyx": CUPYX}
 MODULES |= {f"cupy.cuda.{name}": PARTS[name] for name in ("function", "memory", "stream", "device", "nvtx")}
 MODULES["cupy.cuda.nccl"] = Namespace("cupy.cuda.nccl", nccl.NAMES)
