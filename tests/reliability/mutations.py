@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -43,7 +44,7 @@ HOST = KERNELS + "launcher.py", KERNELS + "toolchain/cuda/launch.py"
 ASIDE = "*/toolchain/*", "*/interpreter/*", "*/reference.py", "*/cuda_*.py", "*/winograd_kernels.py"
 # Tests of the text of files, of which any change is one, and of the kept kernels, which the copy keeps otherwise.
 LEFT_OUT = "tests/test_size.py", "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cache.py"
-LONGEST = 30  # seconds of one change
+LONGEST, PATIENCE = 30, 4  # seconds of the CPU for one change, and so many times as long on the clock
 BUDGET = 10.0  # seconds that its tests took without it
 # Kernels stay compiled for changes on the host, and a change keeps none.
 KEPT_KERNELS = """
@@ -51,7 +52,7 @@ _fingerprint = lambda: "one"
 if os.environ.get("MUTATED"):
     save_file = lambda file, kept: None
 """
-SEED = 0
+SEED, KEPT = 0, ".kept"  # KEPT ends the name of a file that stands aside for a changed one
 
 
 def copied(folder):
@@ -70,19 +71,19 @@ def copied(folder):
 
 
 def pytest(folder, *words, seconds=None, **settings):
-    """(exit code, output) of pytest in the copy; the code is None where it took longer."""
+    """(exit code, output) of pytest in the copy; the code is None where it took more seconds of the CPU, or hangs."""
     tree = folder / "tree"
     paths = os.pathsep.join([str(tree), str(tree / "kernels"), os.environ.get("PYTHONPATH", "")])
     settings |= {"PYTHONPATH": paths, "MINIGRAD_CACHE": str(folder / "cache")}
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen(
-            command, cwd=tree, env=os.environ | settings, stdout=said, stderr=said, start_new_session=True
-        )
+        options = {"cwd": tree, "env": os.environ | settings, "stdout": said, "stderr": said}
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))) if seconds else None
+        process = subprocess.Popen(command, start_new_session=True, preexec_fn=limit, **options)
         try:
-            code = process.wait(seconds)
+            code = process.wait(seconds and PATIENCE * seconds)  # others may want the CPU, too
         except subprocess.TimeoutExpired:
-            code = None
+            code = -signal.SIGKILL
         finally:  # with the ranks and commands that tests started
             try:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -90,7 +91,7 @@ def pytest(folder, *words, seconds=None, **settings):
                 pass
             process.wait()
         said.seek(0)
-        return code, said.read()
+        return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code, said.read()
 
 
 def measured(folder, jobs, paths):
@@ -158,13 +159,12 @@ def tried(folder, mutant, tests, control):
     if control and (found := pytest(folder, "-x", f"@{listed}", MUTATED="1"))[0]:
         return f"ERROR without the change: {found[1][-500:]}"
     file = folder / "tree" / mutant.file
-    before, stat = file.read_bytes(), file.stat()
-    file.write_bytes(mutant.applied(before))
+    kept = file.rename(file.with_name(file.name + KEPT))
+    file.write_bytes(mutant.applied(kept.read_bytes()))
     try:
         code, said = pytest(folder, "-x", f"@{listed}", seconds=LONGEST, MUTATED="1")
     finally:
-        file.write_bytes(before)
-        os.utime(file, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        kept.replace(file)
     if code is None:
         return f"hangs, or takes longer than {LONGEST} s"
     failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -182,6 +182,8 @@ def main():
     options = parser.parse_args()
     folder = options.folder.resolve()
     seconds, data = measured(folder, options.jobs, options.tests)
+    for kept in (folder / "tree").rglob("*" + KEPT):  # of a run that was stopped
+        kept.replace(str(kept).removesuffix(KEPT))
     changes, of = drawn(folder / "tree", options.every, options.only)
     log = folder / "found.jsonl"
     found = dict(map(json.loads, log.read_text().splitlines())) if log.exists() else {}
