@@ -125,7 +125,15 @@ def drawn(tree, every, patterns):
                     changes = mutants(name, file.read_bytes())  # numbers beside kernels tune them
                     found += [m for m in changes if m.scope or not name.startswith(KERNELS)]
     random.Random(SEED).shuffle(found)
-    return found[: len(found) // every], len(found)
+    return [m for m in found[: len(found) // every] if is_program(m, tree)], len(found)
+
+
+def is_program(mutant, tree):
+    """Whether a change makes a program at all, which one that leaves a starred argument alone does not."""
+    try:
+        return bool(compile(mutant.applied((tree / mutant.file).read_bytes()), mutant.file, "exec"))
+    except SyntaxError:
+        return False
 
 
 def tests_of(mutant, seconds, contexts):
