@@ -9,8 +9,7 @@ from minigrad_kernels import conv2d
 from minigrad_kernels.conv2d import cuda, cuda_weight
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-from .kinds import KINDS, at, in_torch, set_torch
-from .timing import medians
+from .kinds import checked, in_torch, measured, timed
 
 LAYERS = [  # name; N, C, H (= W), O, P (= Q), stride, padding
     ("keras-cnn 1", 512, 1, 28, 32, 3, 1, 0),
@@ -78,52 +77,23 @@ def _cudnn(direction, arrays, stride, padding):
     return {f"cudnn {name}": partial(call, *t) for name, t in zip(("NCHW", "NHWC"), both, strict=True)}, exact
 
 
-def _checked(case, calls, result, wanted, work, worst, wrong):
-    """The calls that fit and whose result is right; `wrong` gets the others."""
-    found, largest = {}, float(abs(wanted).max())
-    for rung, call in calls.items():
-        if rung == "plain" and work > SLOW:
-            continue
-        result.fill(cupy.nan)
-        try:
-            call()
-        except ValueError:  # the rung does not fit
-            if rung == "default":
-                raise
-            continue
-        error = float(abs(result.astype(cupy.float64) - wanted).max()) / largest
-        if error < worst:
-            found[rung] = call
-        else:
-            wrong.append(f"{case} {rung}: off by {error} of the largest result")
-    return found
-
-
 def _rows(kind, wrong, name, n, c, size, o, kernel, stride, padding):
     arrays = _arrays(kind, n, c, size, o, kernel, stride, padding)
     geometry = ((stride, stride), (padding, padding), (1, 1), 1)
     work = arrays[2].size * c * kernel * kernel
     for direction in RUNGS:
-        theirs, wanted = _cudnn(direction, arrays, stride, padding)
+        theirs, exact = _cudnn(direction, arrays, stride, padding)
         result, calls = _ours(direction, arrays, geometry)
+        if work > SLOW:
+            calls.pop("plain")
+        largest = float(abs(exact).max())
+        off = lambda result=result, exact=exact, largest=largest: (
+            float(abs(result.astype(cupy.float64) - exact).max()) / largest
+        )
         case = dict(kind=kind.name, layer=name, direction=direction)
-        ours = _checked(" ".join(case.values()), calls, result, wanted, work, kind.worst, wrong)
-        times = medians(ours | theirs, budget=0.05)
-        best = min(times[rung][0] for rung in theirs)
-        for rung, (milliseconds, spread) in times.items():
-            yield at(case | {"rung": rung}, milliseconds, spread, work, best, "cudnn")
+        calls = checked(case, calls, result, off, kind.worst, wrong)
+        yield from timed(case, calls, theirs, "cudnn", work, 0.05)
 
 
 def run(found):
-    found |= {"rows": [], "wrong": []}
-    for kind in KINDS.values():
-        set_torch(kind)
-        with kind.mode():
-            for layer in LAYERS:
-                for row in _rows(kind, found["wrong"], *layer):
-                    found["rows"].append(row)
-                    if row["rung"] == "default":
-                        told = f"{row['ms']:9.4f} ms, {row['tflops']:6.2f} TFLOP/s, {row['of_cudnn']:.2f} of cuDNN"
-                        print(f"  {kind.name:<9}{row['layer']:<22}{row['direction']:<12}{told}", flush=True)
-    print(*found["wrong"], sep="\n", flush=True)
-    found["failed"] = bool(found["wrong"])
+    measured(found, LAYERS, _rows)

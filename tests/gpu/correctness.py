@@ -1,33 +1,24 @@
 """The tables of kernel tests on the device: the very tests that the interpreter runs elsewhere."""
 
 import os
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-__all__ = ["run", "run_tests"]
+__all__ = ["OPS", "files", "run", "run_tests"]
 
 TESTS = Path(__file__).resolve().parents[1]
-FILES = (
-    "kernels/test_kernels_cuda.py",
-    "kernels/test_matmul_cuda.py",
-    "kernels/test_matmul_tensor.py",
-    "kernels/test_conv2d_cuda.py",
-    "kernels/test_conv2d_weight_cuda.py",
-    "kernels/test_conv2d_cores.py",
-    "kernels/test_residual.py",
-    "kernels/test_pool_cuda.py",
-    "kernels/test_elementwise_cuda.py",
-    "data/test_augment.py",
-    "kernels/test_norm_cuda.py",
-    "ops/test_norms.py",
-    "kernels/test_softmax_cuda.py",
-    "kernels/test_optimizer.py",
-    "kernels/test_optimizer_cuda.py",
-    "optim/test_steps.py",
-    "optim/test_muon.py",
-)
+ASKS = re.compile(r"kernel_runs import [^#]*\bDEVICE\b")  # of a test: on which device it is to run
+OPS = TESTS / "ops/test_ops.py", TESTS / "device/test_devices.py"  # the part "ops"
+
+
+def files():
+    """Every file of tests that asks on which device it is to run, but for those of another part."""
+    return [path for path in sorted(TESTS.rglob("test_*.py")) if path not in OPS and ASKS.search(path.read_text())]
+
+
 WORKERS = min(8, os.cpu_count() or 1)  # processes, each with a context of its own on the GPU
 
 
@@ -59,9 +50,9 @@ def run_tests(found, files, *options, device="cuda"):
     os.environ |= {"MINIGRAD_TEST_DEVICE": device, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     shared = ["-p", "xdist", "-n", str(WORKERS)] if find_spec("xdist") else []
     settings = ["-q", "-p", "no:cacheprovider", "-W", "default", "--tb=short", *shared, *options]
-    code = pytest.main([*settings, *(str(TESTS / name) for name in files)], [Tally(found)])
+    code = pytest.main([*settings, *map(str, files)], [Tally(found)])
     found["failed"] = code != 0 or not found["passed"]
 
 
 def run(found):
-    run_tests(found, FILES)
+    run_tests(found, files())

@@ -1,8 +1,5 @@
 """Training steps by graphs on the device: the bits of eager ones, no launch from Python, and the time of both."""
 
-import statistics
-import time
-
 import minigrad
 from minigrad import Tensor, device, models, optim, parallel
 from minigrad.graph import CaptureError, capture
@@ -10,6 +7,8 @@ from minigrad.nn import functional as F
 from minigrad.parallel.local import LocalTransport
 from minigrad_kernels.toolchain.cuda.kernel import Kernel
 from tests.benchmarks import tasks
+
+from .timing import in_turns
 
 BATCHES = {"keras-cnn": 64, "lenet": 64, "mnist-net": 64, "resnet": 64}
 STEPS, ROUNDS, BURST = 8, 11, 20
@@ -68,22 +67,14 @@ def compared(name, size, place="cuda:0", world=None, steps=STEPS):
     return row | {"failed": not row["same_bits"] or bool(replayed[2])}
 
 
-def times(name, size, place="cuda:0", rounds=ROUNDS, burst=BURST):
+def times(name, size, place="cuda:0"):
     """Milliseconds of a step, eager and replayed, which take turns."""
     (x, y), *_ = tasks.batches(name, size, 1)
     x, y = Tensor(x).to(place), Tensor(y).to(place)
-    steps = {"eager": Training(name, place, lambda step: step).step, "replayed": Training(name, place, capture).step}
-    found = {kind: [] for kind in steps}
-    for _ in range(rounds):
-        for kind, step in steps.items():
-            device.synchronize(place)
-            begun = time.perf_counter()
-            for _ in range(burst):
-                step(x, y)
-            device.synchronize(place)
-            found[kind].append((time.perf_counter() - begun) / burst)
-    middle = {kind: statistics.median(some[1:] or some) for kind, some in found.items()}
-    return {f"{kind}_milliseconds": round(1000 * seconds, 4) for kind, seconds in middle.items()}
+    trainings = {"eager": Training(name, place, lambda step: step), "replayed": Training(name, place, capture)}
+    steps = {kind: lambda _, training=training: training.step(x, y) for kind, training in trainings.items()}
+    found = in_turns(steps, ROUNDS, BURST)
+    return {f"{kind}_milliseconds": round(1000 * seconds, 4) for kind, seconds in found.items()}
 
 
 def refused(place="cuda:0"):

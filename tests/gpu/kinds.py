@@ -1,4 +1,4 @@
-"""The types in which products and convolutions are measured, and PyTorch's side of them. Both sums are float32."""
+"""Products and convolutions in each type, rung by rung, checked and measured beside PyTorch. Both sums are float32."""
 
 from typing import NamedTuple
 
@@ -8,9 +8,9 @@ import numpy as np
 
 from minigrad_kernels.toolchain.modes import tf32
 
-from .timing import random
+from .timing import medians, random
 
-__all__ = ["KINDS", "Kind", "at", "in_torch", "set_torch"]
+__all__ = ["checked", "in_torch", "measured", "timed"]
 
 
 class Kind(NamedTuple):
@@ -61,7 +61,44 @@ def in_torch(array):
     return torch.from_dlpack(array.view(cupy.uint16).view(cupy.int16)).view(torch.bfloat16)
 
 
-def at(row, milliseconds, spread, work, base, peer):
-    """The row of a contender: its time, its speed for `work` multiplications, and beside the peer that took `base`."""
-    row = row | {"ms": round(milliseconds, 5), "spread": round(spread, 3)}
-    return row | {"tflops": round(2e-9 * work / milliseconds, 2), f"of_{peer}": round(base / milliseconds, 3)}
+def checked(case, calls, result, off, worst, wrong):
+    """The calls that fit and whose result is right, by off(), which says how far it is off; `wrong` gets the others."""
+    found = {}
+    for rung, call in calls.items():
+        result.fill(cupy.nan)
+        try:
+            call()
+        except ValueError:  # the rung does not fit
+            if rung == "default":
+                raise
+            continue
+        error = off()
+        if error < worst:
+            found[rung] = call
+        else:
+            wrong.append(f"{' '.join(map(str, case.values()))} {rung}: off by {error}")
+    return found
+
+
+def timed(case, calls, peers, peer, work, budget):
+    """A row for each call: its time, its speed for `work` multiplications, and beside the fastest of the peers."""
+    times = medians(calls | peers, budget=budget)
+    base = min(times[rung][0] for rung in peers)
+    for rung, (milliseconds, spread) in times.items():
+        row = case | {"rung": rung, "ms": round(milliseconds, 5), "spread": round(spread, 3)}
+        yield row | {"tflops": round(2e-9 * work / milliseconds, 2), f"of_{peer}": round(base / milliseconds, 3)}
+
+
+def measured(found, cases, rows):
+    """rows(kind, wrong, *case) of all cases in each type."""
+    found |= {"rows": [], "wrong": []}
+    for kind in KINDS.values():
+        set_torch(kind)
+        with kind.mode():
+            for case in cases:
+                for row in rows(kind, found["wrong"], *case):
+                    found["rows"].append(row)
+                    if row["rung"] == "default":
+                        print(f"  {row}", flush=True)
+    print(*found["wrong"], sep="\n", flush=True)
+    found["failed"] = bool(found["wrong"])

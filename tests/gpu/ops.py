@@ -1,9 +1,7 @@
 """Every op of the engine on the device, beside the CPU; moving, and what the device reports."""
 
-from .correctness import run_tests
-
-FILES = ("ops/test_ops.py", "device/test_devices.py")
+from .correctness import OPS, run_tests
 
 
 def run(found):
-    run_tests(found, FILES, "-k", "cuda")  # of the second file, what is not about the stand-in
+    run_tests(found, OPS, "-k", "cuda")  # of the second file, what is not about the stand-in

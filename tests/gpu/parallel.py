@@ -5,7 +5,6 @@ How fast several GPUs are is not measured: that needs several GPUs.
 
 import hashlib
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from minigrad.parallel.local import LocalTransport
 from tests.benchmarks import tasks
 from tests.parallel.collective_table import ROWS, check_row, run_row
 
-from .timing import medians, random
+from .timing import in_turns, medians, random
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK, BATCH = "lenet", 64
@@ -143,16 +142,7 @@ def overhead():
 
     with world_of_one() as world:
         steps = {"alone": step_of(lambda model: model), "parallel": step_of(lambda m: parallel.DataParallel(m, world))}
-        times = {name: [] for name in steps}
-        for _ in range(ROUNDS):
-            for name, step in steps.items():
-                device.synchronize("cuda:0")
-                begun = time.perf_counter()
-                for number in range(BURST):
-                    step(number)
-                device.synchronize("cuda:0")
-                times[name].append((time.perf_counter() - begun) / BURST)
-    seconds = {name: statistics.median(values[1:] or values) for name, values in times.items()}
+        seconds = in_turns(steps, ROUNDS, BURST)
     ratio = seconds["parallel"] / seconds["alone"]
     return {"step_milliseconds": round(1000 * seconds["alone"], 4), "ratio": round(ratio, 4), "limit": OVERHEAD}
 

@@ -7,9 +7,8 @@ import cupy
 from minigrad_kernels import matmul
 from minigrad_kernels.matmul import cuda as ladder
 
-from .kinds import KINDS, at, in_torch, set_torch
+from .kinds import checked, in_torch, measured, timed
 from .small import runs_on
-from .timing import medians
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192)
 LAYOUTS = {"NN": (False, False), "NT": (False, True), "TN": (True, False)}
@@ -51,47 +50,15 @@ def _ours(a, b, out):
     return calls
 
 
-def _checked(calls, case, a, b, out, worst, wrong):
-    """The calls that fit and whose results are right; `wrong` gets the others."""
-    exact, found = cupy.matmul(a[:ROWS].astype(cupy.float64), b.astype(cupy.float64)), {}
-    for rung, call in calls.items():
-        out.fill(cupy.nan)
-        try:
-            call()
-        except ValueError:  # the rung does not fit
-            if rung == "default":
-                raise
-            continue
-        error = float(cupy.linalg.norm(out[:ROWS].astype(cupy.float64) - exact) / cupy.linalg.norm(exact))
-        if error < worst:
-            found[rung] = call
-        else:
-            wrong.append(f"{case} {rung}: relative error {error}")
-    return found
-
-
-def _rows(kind, m, n, k, layout, wrong):
+def _rows(kind, wrong, m, n, k, layout):
     a, b = _operands(kind, m, n, k, LAYOUTS[layout])
-    out = cupy.empty((m, n), kind.dtype)
-    case = dict(kind=kind.name, m=m, n=n, k=k, layout=layout)
-    calls = _checked(_ours(a, b, out), " ".join(map(str, case.values())), a, b, out, kind.worst, wrong)
-    times = medians(calls | {"cublas": _cublas(a, b, out)}, budget=0.1)
-    for rung, (milliseconds, spread) in times.items():
-        yield at(case | {"rung": rung}, milliseconds, spread, m * n * k, times["cublas"][0], "cublas")
+    out, case = cupy.empty((m, n), kind.dtype), dict(kind=kind.name, m=m, n=n, k=k, layout=layout)
+    exact = cupy.matmul(a[:ROWS].astype(cupy.float64), b.astype(cupy.float64))
+    off = lambda: float(cupy.linalg.norm(out[:ROWS].astype(cupy.float64) - exact) / cupy.linalg.norm(exact))
+    calls = checked(case, _ours(a, b, out), out, off, kind.worst, wrong)
+    yield from timed(case, calls, {"cublas": _cublas(a, b, out)}, "cublas", m * n * k, 0.1)
 
 
 def run(found):
-    found |= {"rows": [], "wrong": []}
     cases = [(size, size, size, layout) for size in SIZES for layout in LAYOUTS if layout == "NN" or size == 4096]
-    cases += [(*shape, "NN") for shape in SHAPES]
-    for kind in KINDS.values():
-        set_torch(kind)
-        with kind.mode():
-            for case in cases:
-                for row in _rows(kind, *case, found["wrong"]):
-                    found["rows"].append(row)
-                    if row["rung"] == "default":
-                        told = f"{row['ms']:9.4f} ms, {row['tflops']:7.2f} TFLOP/s, {row['of_cublas']:.2f} of cuBLAS"
-                        print(f"  {kind.name:<9}{'x'.join(map(str, case[:3]))} {case[3]}: {told}", flush=True)
-    print(*found["wrong"], sep="\n", flush=True)
-    found["failed"] = bool(found["wrong"])
+    measured(found, cases + [(*shape, "NN") for shape in SHAPES], _rows)

@@ -9,7 +9,7 @@ import time
 import cupy
 import numpy as np
 
-__all__ = ["host_microseconds", "medians", "random"]
+__all__ = ["host_microseconds", "in_turns", "medians", "random"]
 
 FILL = 1 << 31  # bytes that are filled to keep the device busy: about half a millisecond each time
 MOST_FILLS = 63
@@ -62,6 +62,20 @@ def medians(calls, rounds=11, budget=0.5):
         quarters = statistics.quantiles(all_times, n=4)
         found[name] = statistics.median(all_times), (quarters[2] - quarters[0]) / statistics.median(all_times)
     return found
+
+
+def in_turns(steps, rounds, burst):
+    """{name: seconds} of a step(number) with the wait for the device, so many at a time: the median over rounds."""
+    times = {name: [] for name in steps}
+    for _ in range(rounds):
+        for name, step in steps.items():
+            cupy.cuda.Device().synchronize()
+            begun = time.perf_counter()
+            for number in range(burst):
+                step(number)
+            cupy.cuda.Device().synchronize()
+            times[name].append((time.perf_counter() - begun) / burst)
+    return {name: statistics.median(values[1:] or values) for name, values in times.items()}
 
 
 def host_microseconds(call, count=500, rounds=7):

@@ -1,152 +1,373 @@
-"""Damaged and hostile files for every reader, guided by what of the reader each input reaches (atheris, libFuzzer).
+"""Damaged and hostile files for every reader: only the documented errors leave, and what is refused changes nothing.
 
-    python tests/reliability/fuzz.py [TARGET...] [--seconds 20] [--write]
+    python tests/reliability/fuzz.py [TARGET ...] [--seconds 20] [--seed N] [--write]
 
-Each target of tests/reliability/fuzzing runs in a process of its own for so many seconds, on inputs made from valid
-files. It fails if another error leaves the reader than the documented ones, if an input takes more than 10 seconds, or
-more memory than 2 GiB. Every kind of failure is shown once, with the input in the form of a row for
-tests/reliability/test_fuzzing.py. Needs the extra `fuzz`.
+Valid files are mutated by what knows their format, so that the damage gets past checksums and into the reader. Each
+kind of failure is shown once, with the number of the input, which the same seed makes again. test_fuzzing.py runs a
+few hundred inputs, and all that have ever brought out another error.
 """
 
 import argparse
+import contextlib
+import copy
+import gzip
+import io
 import json
-import os
+import math
 import random
-import re
-import resource
-import subprocess
+import signal
+import struct
 import sys
+import tarfile
 import tempfile
 import time
 import traceback
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:1] = [str(ROOT), str(ROOT / "kernels")]
+import numpy as np
 
-from tests.reliability.fuzzing.target import to_row  # noqa: E402
+if not __package__:
+    sys.path[:1] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
 
-INSTRUMENTED = [f"minigrad.{part}" for part in ("checkpoint", "cli", "data", "export", "nn", "optim", "train")]
-INSTRUMENTED += ["gzip", "numpy.lib", "tarfile", "zipfile"]
-INPUT_SECONDS, MEMORY, LONGEST = 10, 2048, 1 << 16  # of one input: time, MiB, bytes
-GRACE = 120  # seconds for starting and for the last input
-QUICK = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # files in memory, a thousand times as fast
+from minigrad import checkpoint, nn, optim  # noqa: E402
+from minigrad.checkpoint import CheckpointError, WeightsError, load_weights  # noqa: E402
+from minigrad.cli.run import CONFIG, Run  # noqa: E402
+from minigrad.cli.settings import BY_DATA, Settings, UsageError  # noqa: E402
+from minigrad.core.errors import KindError, ShapeError  # noqa: E402
+from minigrad.data.formats import (  # noqa: E402
+    CIFAR10_RECORD,
+    CIFAR10_TEST,
+    CIFAR10_TRAIN,
+    DataError,
+    read_cifar10,
+    read_idx,
+)
+from minigrad.train import History  # noqa: E402
+from tests.reliability.results import store  # noqa: E402
+from tests.train.checkpoint_parts import header_of, sealed, state_of  # noqa: E402
+
+LONGEST = 1 << 16  # bytes of an input
+SLOW = 10  # seconds of one input, at most
+LARGEST = 1 << 16  # pixels times classes of images for which a model is built
+
+# ---- mutations: (bytes, random.Random) -> bytes ----------------------------------------------------------------------
+
+NUMBERS = 0, 1, -1, 2, 7, 0.5, -0.0, 1e300, float("nan"), float("inf"), 2**31, 2**32, 2**63, -(2**63), 2**64, 10**400
+WORDS = "", "a", "0", "1e5", "float32", "F32", "BF16", "F8_E4M3", "../../x", "\x00", "\ud800", "lr"
+VALUES = None, True, False, *NUMBERS, *WORDS, [], {}, [[]], [1, 2, 3], ["a"], {"a": 1}, {"tensor": "a"}, [None]
+
+
+def plain(data, draw):
+    """Bytes that are inserted, left out, repeated or others."""
+    content = bytearray(data)
+    for _ in range(draw.randrange(1, 4)):
+        at, kind = draw.randrange(len(content) + 1), draw.randrange(5)
+        if kind == 0 or not content:
+            content[at:at] = draw.randbytes(draw.choice((1, 2, 4, 8)))
+        elif kind == 1:
+            del content[at : at + draw.choice((1, 2, 4, 64))]
+        elif kind == 2:
+            content[at : at + 4] = struct.pack(draw.choice("<>") + "I", draw.choice((0, 1, 2**31, 2**32 - 1)))
+        elif kind == 3:
+            begin = draw.randrange(len(content))
+            content[at:at] = content[begin : begin + draw.randrange(1, 64)]
+        else:
+            content[min(at, len(content) - 1)] = draw.randrange(256)
+    return bytes(content[:LONGEST])
+
+
+def by_tar(data, draw):
+    """Plain and packed files, mutated inside; checksums of a tar's headers are made right again."""
+    packed = data[:2] == b"\x1f\x8b"
+    with contextlib.suppress(zlib.error):
+        data = zlib.decompressobj(31).decompress(data, LONGEST) if packed else data
+    inside = bytearray(plain(data, draw))
+    for at in range(0, len(inside) - 511, 512):
+        if inside[at + 257 : at + 262] == b"ustar" and draw.random() < 0.8:
+            inside[at + 148 : at + 156] = b" " * 8
+            inside[at + 148 : at + 156] = b"%06o\x00 " % sum(inside[at : at + 512])
+    return gzip.compress(bytes(inside), 1, mtime=0) if packed else bytes(inside)
+
+
+def by_zip(data, draw):
+    """A member is mutated, and the checksums made right."""
+    if draw.random() < 0.3:
+        return plain(data, draw)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as file:
+            members = [(one.filename, one.compress_type, file.read(one)) for one in file.infolist()]
+    except Exception:  # whatever a reader of damaged archives may raise
+        return plain(data, draw)
+    made, chosen = io.BytesIO(), draw.randrange(max(len(members), 1))
+    with zipfile.ZipFile(made, "w") as file:
+        for number, (name, packing, content) in enumerate(members):
+            if packing in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                file.writestr(name, plain(content, draw) if number == chosen else content, packing)
+    return made.getvalue()
+
+
+def by_json(data, draw):
+    """Entries that are left out, renamed or others."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        value = None
+    if value is None or draw.random() < 0.2:
+        return plain(data, draw)
+    made = json.dumps(changed(value, draw)).encode()
+    if draw.random() < 0.02:
+        depth = draw.choice((200, 1000, 20000))
+        made = made.replace(b"null", b"[" * depth + b"]" * depth, 1)
+    return made[:LONGEST]
+
+
+def changed(value, draw):
+    """The JSON value with a node of it replaced; the nodes are chosen evenly by depth."""
+    if isinstance(value, dict | list) and value and draw.random() < 0.85:
+        key = draw.choice(list(value)) if isinstance(value, dict) else draw.randrange(len(value))
+        kind = draw.random()
+        if kind < 0.08:
+            del value[key]
+        elif kind < 0.13 and isinstance(value, dict):
+            value[draw.choice(("", "a", "0", "tensor", key + key[:20]))] = value[key]
+        else:
+            value[key] = changed(value[key], draw)
+        return value
+    if isinstance(value, int | float) and draw.random() < 0.3:
+        return draw.choice((-1, 1)) * value + draw.choice((0, 1, -1))
+    if isinstance(value, str) and draw.random() < 0.3:
+        return value[: draw.randrange(len(value) + 1)] + draw.choice(("", "a", "0", "."))
+    return copy.deepcopy(draw.choice(VALUES))  # for it may be changed in turn
+
+
+def by_safetensors(data, draw):
+    """The header is mutated as JSON, and its length made right."""
+    if draw.random() < 0.2 or len(data) < 8:
+        return plain(data, draw)
+    size = struct.unpack("<Q", data[:8])[0]
+    header = by_json(data[8 : 8 + size], draw)
+    return struct.pack("<Q", len(header)) + header + data[8 + size :]
+
+
+# ---- readers: an empty folder -> (valid inputs, a function of bytes that reads them) ---------------------------------
+
+
+def reading(folder, name, reader):
+    """Put bytes into a file and read that."""
+
+    def read(data):
+        (folder / name).write_bytes(data)
+        return reader(folder / name)
+
+    return read
+
+
+def idx(folder):
+    shapes = (2, 3), (4,), (1, 2, 1), (1,) * 8
+    seeds = [struct.pack(f">I{len(s)}I", 0x800 + len(s), *s) + bytes(range(np.prod(s))) for s in shapes]
+    return [*seeds, gzip.compress(seeds[0])], reading(folder, "file", read_idx)
+
+
+def cifar10(folder):
+    def archive(*names):
+        made = io.BytesIO()
+        with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as file:
+            for name in names:
+                member = tarfile.TarInfo(name)
+                member.size = CIFAR10_RECORD
+                file.addfile(member, io.BytesIO(bytes(CIFAR10_RECORD)))
+        return made.getvalue()
+
+    both = CIFAR10_TRAIN[0], CIFAR10_TEST
+    seeds = [archive(*both), archive("cifar-10-batches-bin/" + "x" * 200, *both)]
+    return [*seeds, gzip.compress(seeds[0])], reading(folder, "file", read_cifar10)
+
+
+ARRAYS = {"weight": np.ones((2, 3), np.float32), "count": np.array(3, np.int64), "mask": np.array([True, False])}
+
+
+def npz(folder):
+    seeds = [io.BytesIO(), io.BytesIO()]
+    np.savez(seeds[0], **ARRAYS)
+    np.savez_compressed(seeds[1], **ARRAYS)
+    return [seed.getvalue() for seed in seeds], reading(folder, "weights.npz", load_weights)
+
+
+def safetensors(folder):
+    from safetensors.numpy import save
+
+    return [save(ARRAYS), save({"module.w": ARRAYS["weight"]})], reading(folder, "weights.safetensors", load_weights)
+
+
+def trained():
+    """A network, its optimiser and its schedule after a step."""
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    parts = model, optimizer, optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+    for parameter in model.parameters():
+        parameter.grad = parameter.detach() * 0 + 1
+    optimizer.step()
+    parts[2].step()
+    return parts
+
+
+def loading(folder):
+    """load() into parts that must be as before where it refuses."""
+    told = lambda parts: (checkpoint.weights_hash(parts[0]), *(repr(part.state_dict()) for part in parts[1:]))
+
+    def load():
+        parts = trained()
+        before = told(parts)
+        try:
+            return checkpoint.load(folder, *parts)
+        except CheckpointError:
+            assert told(parts) == before, "a checkpoint that was refused changed something"
+            raise
+
+    checkpoint.save(folder, *trained(), extra={"note": [1, 2.5, None]})
+    return checkpoint.path_of(folder, 1), load
+
+
+def state(folder):
+    """The state of a checkpoint that vouches for itself, so that damage is met behind the SHA-256."""
+    path, load = loading(folder)
+    whole = path.read_bytes()
+
+    def read(data):
+        header, end = header_of(whole)
+        header["__metadata__"]["state"] = data.decode("utf-8", "replace")
+        text = json.dumps(header, separators=(",", ":")).encode()
+        path.write_bytes(sealed(len(text).to_bytes(8, "little") + text + whole[end:]))
+        return load()
+
+    return [json.dumps(state_of(folder)).encode()], read
+
+
+def tensors(folder):
+    path, load = loading(folder)
+
+    def read(data):
+        with contextlib.suppress(ValueError, KeyError, RecursionError):  # a header that is none cannot be sealed
+            data = sealed(data)
+        path.write_bytes(data)
+        return load()
+
+    return [path.read_bytes()], read
+
+
+def history(folder):
+    row = {"epoch": 1, "lr": 0.1, "loss": 0.5, "accuracy": 0.25, "images_per_second": None, "test_loss": 1}
+    lived = History([row])
+    lived.steps, lived.latest.images, lived.latest.loss = 7, 12, 3.5
+
+    def read(data):
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        made = History()
+        made.load_state_dict(found)
+        assert len(made.to_jsonl().splitlines()) == len(made) and made._repr_html_()
+        json.dumps(made.state_dict())
+
+    return [json.dumps(one.state_dict()).encode() for one in (lived, History())], read
+
+
+def config(folder):
+    """What a run keeps of its settings."""
+    checkpoint.save(folder / "last", trained()[0])
+    images = {"shape": (1, 8, 8), "classes": ("a", "b", "c"), "mean": (0.5,), "std": (0.25,)}
+    settings = Settings(**BY_DATA["digits"] | images | {"data": "digits", "model": "mlp"})
+
+    def read(data):
+        (folder / CONFIG).write_bytes(data)
+        _, found = Run.of(folder)
+        if math.prod(found.shape) * max(len(found.classes), 1) < LARGEST:
+            found.transform(found.augment)
+            found.build_optimizer(found.build_model())
+
+    return [json.dumps({"settings": asdict(settings), "command": ["minigrad"], "ranks": 1}).encode()], read
+
+
+class Target(NamedTuple):
+    """A reader, the mutation that knows its format, and the errors that may leave it."""
+
+    prepare: Callable
+    mutate: Callable
+    errors: tuple
+
+
+TARGETS = {
+    "idx": Target(idx, by_tar, (DataError,)),
+    "cifar10": Target(cifar10, by_tar, (DataError,)),
+    "npz": Target(npz, by_zip, (WeightsError,)),
+    "safetensors": Target(safetensors, by_safetensors, (WeightsError,)),
+    "checkpoint-state": Target(state, by_json, (CheckpointError,)),
+    "checkpoint-tensors": Target(tensors, by_safetensors, (CheckpointError,)),
+    "history": Target(history, by_json, (ShapeError,)),
+    "config": Target(config, by_json, (UsageError, ShapeError, KindError)),
+}
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def damaged(target, seeds, number, seed=0):
+    """The input of a number."""
+    draw, data = random.Random(f"{seed} {number}"), seeds[number % len(seeds)]
+    for _ in range(draw.randrange(1, 4)):
+        data = target.mutate(data, draw)
+    return data
+
+
+def tried(target, folder, seconds, seed):
+    """(how many inputs, [what went wrong, each kind once]) of so many seconds."""
+    seeds, read = target.prepare(folder)
+    end, number, wrong = time.monotonic() + seconds, 0, {}
+    while time.monotonic() < end:
+        signal.alarm(SLOW)
+        try:
+            read(damaged(target, seeds, number, seed))
+        except target.errors:
+            pass
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            text = "".join(traceback.format_exception(error)[-6:])
+            wrong.setdefault((type(error), place.filename, place.lineno), f"{text}input {number} of seed {seed}")
+        number += 1
+    signal.alarm(0)
+    return number, [*wrong.values()]
+
+
+def too_slow(*_):
+    raise TimeoutError(f"an input takes longer than {SLOW} s")
 
 
 def main():
-    words = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    words.add_argument("targets", nargs="*", metavar="TARGET", help="default: all")
-    words.add_argument("--seconds", type=int, default=20, help="for each target (default 20)")
-    words.add_argument("--write", action="store_true", help="keep the figures")
-    words.add_argument("--child", help=argparse.SUPPRESS)
-    options = words.parse_args()
-    if options.child:
-        return child(options.child, options.seconds)
-    from tests.reliability.fuzzing import TARGETS
-
-    unknown = set(options.targets) - set(TARGETS)
-    if unknown:
-        words.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
-    found = {name: tried(name, options.seconds) for name in options.targets or TARGETS}
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}; default: all")
+    parser.add_argument("--seconds", type=float, default=20, help="for each target (default 20)")
+    parser.add_argument("--seed", type=int, default=0, help="by which inputs are drawn")
+    parser.add_argument("--write", action="store_true", help="keep the figures in results/fuzz.json")
+    options = parser.parse_args()
+    if unknown := set(options.targets) - set(TARGETS):
+        parser.error(f"no target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+    signal.signal(signal.SIGALRM, too_slow)
+    counts, failures = {}, 0
+    for name in options.targets or TARGETS:
+        with tempfile.TemporaryDirectory() as folder:
+            counts[name], wrong = tried(TARGETS[name], Path(folder), options.seconds, options.seed)
+        failures += len(wrong)
+        print(f"{name}: {counts[name]:,} inputs, {len(wrong)} failures", *wrong, sep="\n", flush=True)
     if options.write:
-        keep(found)
-    return int(any(one["failures"] for one in found.values()))
-
-
-def tried(name, seconds):
-    """Run a target; returns its figures."""
-    print(f"{name}: {seconds} s ...", flush=True)
-    with tempfile.TemporaryDirectory(dir=QUICK) as folder:
-        command = [sys.executable, __file__, "--child", name, "--seconds", str(seconds)]
-        # Hashing decides the order of sets, and with it what counts as reached.
-        environment = os.environ | {"PYTHONHASHSEED": "0", "MINIGRAD_FUZZ_FOLDER": folder}
-        ran = finished(command, environment, folder, seconds + GRACE)
-        failures = sorted(path.read_text() for path in Path(folder).glob("failure-*"))
-        failures += [f"{path.name} {to_row(path.read_bytes())}" for path in Path(folder).glob("stopped-*")]
-    said = {key: re.search(rf"stat::{key}:\s+(\d+)", ran.stderr) for key in ("number_of_executed_units", "peak_rss_mb")}
-    if ran.returncode or not all(said.values()):
-        failures = failures or [ran.stderr[-3000:]]
-    runs, memory = (int(match[1]) if match else 0 for match in said.values())
-    print(f"{name}: {runs:,} inputs, {memory} MiB at most, {len(failures)} failures", *failures, sep="\n", flush=True)
-    return {"seconds": seconds, "inputs": runs, "mebibytes": memory, "failures": len(failures)}
-
-
-def finished(command, environment, folder, limit):
-    """The process when it has ended; it is ended after so many seconds."""
-    said = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
-    with subprocess.Popen(command, env=environment, cwd=folder, **said) as process:
-        try:
-            _, errors = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            _, errors = process.communicate()
-            errors += f"did not end within {limit} s"
-    return subprocess.CompletedProcess(command, process.returncode, "", errors)
-
-
-def keep(found):
-    """Store the figures; those of targets that did not run stay."""
-    from tests.reliability.results import RESULTS, store
-
-    file = RESULTS / "fuzz.json"
-    kept = json.loads(file.read_text())["targets"] if file.exists() else {}
-    stamp = {"date": time.strftime("%Y-%m-%d")}
-    targets = kept | {name: one | stamp for name, one in found.items()}
-    inputs, minutes = (sum(one[key] for one in targets.values()) for key in ("inputs", "seconds"))
-    failures, times = sum(one["failures"] for one in targets.values()), [one["seconds"] for one in targets.values()]
-    store(
-        "fuzz",
-        f"{len(targets)} readers of files on {inputs / 1e6:.1f} million damaged inputs, guided by coverage",
-        f"{failures} errors other than the documented ones in {minutes / 60:.0f} minutes, "
-        f"{min(times)} to {max(times)} s a reader",
-        "python tests/reliability/fuzz.py --seconds N --write",
-        targets=targets,
-    )
-
-
-# ---- the process of a target -----------------------------------------------------------------------------------------
-
-
-def child(name, seconds):
-    import atheris
-
-    with atheris.instrument_imports(include=INSTRUMENTED):
-        from tests.reliability.fuzzing import TARGETS
-    target, folder = TARGETS[name], Path(os.environ["MINIGRAD_FUZZ_FOLDER"])
-    work, corpus = folder / "work", folder / "corpus"
-    work.mkdir()
-    corpus.mkdir()
-    seeds, read = target.prepare(work)
-    for number, seed in enumerate(seeds):
-        (corpus / f"seed-{number}").write_bytes(seed)
-    known = set()
-
-    def one(data):
-        try:
-            read(data)
-        except target.errors:
-            return
-        except Exception as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            if (kind := (type(error), place.filename, place.lineno)) not in known:
-                known.add(kind)
-                text = "".join(traceback.format_exception(error)[-6:])
-                (folder / f"failure-{len(known)}").write_text(f"{text}input {to_row(data)}\n", errors="replace")
-
-    def mutated(data, longest, seed):
-        return target.mutate(data, random.Random(seed), lambda part: atheris.Mutate(part, LONGEST))[:longest]
-
-    limit = 2 * MEMORY * (1 << 20) + (8 << 30)  # addresses; threads and compilers ask for many that they do not use
-    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    words = [
-        f"-max_total_time={seconds}",
-        f"-timeout={INPUT_SECONDS}",
-        f"-rss_limit_mb={MEMORY}",
-        f"-max_len={LONGEST}",
-    ]
-    words += ["-print_final_stats=1", "-verbosity=1", f"-artifact_prefix={folder}/stopped-", "-seed=1"]
-    atheris.Setup([sys.argv[0], *words, str(corpus)], one, custom_mutator=mutated)
-    atheris.Fuzz()
+        checked = f"{len(counts)} readers of files on {sum(counts.values()):,} damaged inputs"
+        found = f"{failures} errors other than the documented ones"
+        store("fuzz", checked, found, f"python tests/reliability/fuzz.py --seconds {options.seconds:g}", inputs=counts)
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

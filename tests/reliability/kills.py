@@ -3,17 +3,17 @@
     python tests/reliability/kills.py --kills 20              # a few
     python tests/reliability/kills.py --kills 200 --write     # and keep the counts in results/kills.json
 
-For each recipe of kill_program.py one training runs to its end, and says when it made steps and saved. Others are
-killed by SIGKILL, go on, are killed again, until all kills are spent; then each goes on to its end. Half of the kills
-come at a random moment of the recorded times, one of two of these while a checkpoint was being written then; half come
-from the process itself at a system call of saving: before, amid or after a write, an fsync, a rename or a removal. No
-kill may damage the newest checkpoint. After some it is torn all the same, as by a disk that lost what it had promised
-to keep: the next process must say so and go on from the one before. Weights, the state of the optimiser, history,
-random numbers and all else in the last checkpoint must equal those of the unbroken training, but for times; else it is
-printed, and the exit status is 1.
+For each recipe one training runs to its end, and says when it saved. Others are killed by SIGKILL, go on, are killed
+again, until all kills are spent; then each goes on to its end. Half of the kills come at a random moment, half come
+from the process itself while it saves: before, amid or after a write, before or after an fsync, a rename or a removal.
+No kill may damage the newest checkpoint. After some it is torn all the same, as by a disk that lost what it had
+promised to keep: the next process must say so and go on from the one before. Weights, the state of the optimiser,
+history, random numbers and all else in the last checkpoint must equal those of the unbroken training, but for times;
+else it is printed, and the exit status is 1.
 """
 
 import argparse
+import builtins
 import collections
 import os
 import random
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
+import warnings
 from pathlib import Path
 
 from tqdm import tqdm
@@ -30,33 +30,201 @@ from tqdm import tqdm
 if not __package__:
     sys.path[:1] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
 
-from minigrad import checkpoint  # noqa: E402
-from tests.reliability.kill_program import RECIPES  # noqa: E402
+import minigrad  # noqa: E402
+from minigrad import checkpoint, data, nn, optim  # noqa: E402
+from minigrad.amp import GradScaler  # noqa: E402
+from minigrad.optim import lr_scheduler  # noqa: E402
+from minigrad.train import Callback, History, fit  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
 from tests.train.checkpoint_parts import file_of, state_of, tensors_of  # noqa: E402
 
-PROGRAM = Path(__file__).with_name("kill_program.py")
+EPOCHS, IMAGES, BATCH, EVERY = 4, 96, 16, 2  # it saves every second update, and after each epoch
+WORDS = (
+    "--data digits --model mlp --epochs 4 --batch-size 16 --limit 96 --augment --precision float16 --clip 1 --seed 5 "
+    "--no-report --continue --save-every 2"
+)
 TIMES = {"seconds", "images_per_second", "timed_images"}
-CALLS = {"write": 1, "fsync": 2, "replace": 1, "unlink": 1}  # of a save, at most
 TIMEOUT = 300
 TORN_SHARE = 0.15
+
+# ---- a training, in a process of its own -----------------------------------------------------------------------------
+
+
+def dense():
+    """(model, optimiser, schedule, transform, further arguments of fit)."""
+    layers = nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 10)
+    model = nn.Sequential(*layers)
+    optimizer = optim.Adam(model.parameters(), 1e-2, amsgrad=True)
+    schedule = lr_scheduler.OneCycleLR(optimizer, 1e-2, EPOCHS * IMAGES // BATCH)
+    return model, optimizer, schedule, None, {"accumulate": 4, "clip": 1.0}
+
+
+def convolved():
+    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10)
+    model = nn.Sequential(*layers)
+    optimizer = optim.SGD(model.parameters(), 0.5, momentum=0.9, nesterov=True)
+    schedule = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
+    return model, optimizer, schedule, data.Compose([data.PadCrop(1), data.Flip()]), {}
+
+
+def float16():
+    model, _, _, transform, _ = convolved()
+    optimizer = optim.Adam(model.parameters(), 1e-2)
+    more = {"precision": "float16", "scaler": GradScaler(2.0**20, growth_interval=3)}
+    return model, optimizer, lr_scheduler.StepLR(optimizer, 5), transform, more
+
+
+PARTS = {function.__name__: function for function in (dense, convolved, float16)}
+RECIPES = *PARTS, "command"
+
+
+class Told:
+    """Says what happens, with the seconds since the training began, and kills the process at a point of saving.
+
+    die     the number of the point: all points are counted over the saves of a process, calls as they begin and end
+    """
+
+    def __init__(self, die=0):
+        self.die, self.points, self.inside, self.began = die, 0, False, None
+
+    def say(self, what):
+        now = time.perf_counter()
+        self.began = now if self.began is None else self.began
+        os.write(1, f"{now - self.began:.6f} {what}\n".encode())
+
+    def point(self):
+        self.points += self.inside
+        if self.inside and self.points == self.die:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, real):
+        def call(*arguments, **options):
+            self.point()
+            made = real(*arguments, **options)
+            self.point()
+            return made
+
+        return call
+
+    def saving(self, real):
+        def save(*arguments, **options):
+            self.inside = True
+            self.say("save")
+            real(*arguments, **options)
+            self.inside = False
+            self.say("saved")
+
+        return save
+
+    def opened(self, real):
+        def call(file, mode="r", *rest, **options):
+            made = real(file, mode, *rest, **options)
+            return Written(made, self) if mode == "wb" and self.inside else made
+
+        return call
+
+    def watch(self):
+        """Stand between saving and the operating system."""
+        checkpoint.save, builtins.open = self.saving(checkpoint.save), self.opened(builtins.open)
+        for name in ("fsync", "replace", "unlink"):
+            setattr(os, name, self.around(getattr(os, name)))
+
+
+class Written:
+    """A file whose writes have a point before, amid and after them."""
+
+    def __init__(self, file, told):
+        self.file, self.told = file, told
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.file.close()
+
+    def __getattr__(self, name):
+        return getattr(self.file, name)
+
+    def write(self, content):
+        self.told.point()
+        for half in (content[: len(content) // 2], content[len(content) // 2 :]):
+            self.file.write(half)
+            self.file.flush()
+            self.told.point()
+
+
+class Keeper(Callback):
+    """Saves."""
+
+    def __init__(self, folder, parts):
+        self.folder, self.parts = folder, parts
+
+    def on_step(self, history):
+        if history.steps % EVERY == 0:
+            self.on_epoch(history)
+
+    def on_epoch(self, history):
+        checkpoint.save(self.folder, **self.parts, history=history, keep=2)
+
+
+def train(folder, name, told):
+    """Go on from the newest checkpoint that is whole, or begin."""
+    minigrad.manual_seed(3)
+    model, optimizer, schedule, transform, more = PARTS[name]()
+    images, test = (part.subset(slice(IMAGES)) for part in data.digits())
+    loader = data.Loader(images, BATCH, shuffle=True, seed=1, transform=transform)
+    parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "loader": loader}
+    parts |= {"scaler": more["scaler"]} if "scaler" in more else {}
+    history = History()
+    if checkpoint.exists(folder):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            checkpoint.load(folder, **parts, history=history, generator=minigrad.default_generator)
+        for warning in caught:
+            told.say(f"{warning.category.__name__} {warning.message}")
+    more |= {"test": data.Loader(test, 64), "schedule": schedule, "history": history}
+    fit(model, loader, optimizer, EPOCHS, callbacks=[Keeper(folder, parts)], **more)
+
+
+def command(folder, told):
+    """The same by `minigrad train`."""
+    from minigrad.cli import main
+
+    find = checkpoint.find
+
+    def found(place):
+        number, damage = find(place)
+        if damage:
+            told.say(f"CheckpointWarning {damage}")
+        return number, damage
+
+    checkpoint.find = found
+    return main(["train", *WORDS.split(), "--out", str(folder)])
+
+
+def child(folder, recipe, die):
+    told = Told(die)
+    told.watch()
+    told.say("begins")
+    status = command(folder, told) if recipe == "command" else train(folder / "last", recipe, told)
+    told.say(f"points {told.points}")
+    return status
+
+
+# ---- the process that kills ------------------------------------------------------------------------------------------
 
 
 class Failed(Exception):
     """A training that did not do what it must."""
 
 
-def environment():
-    paths = os.pathsep.join(path for path in sys.path if path)
-    return os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "NUMBA_NUM_THREADS": "1"}
-
-
-def run(folder, recipe, die=None, moment=None):
+def run(folder, recipe, die=0, moment=None):
     """(exit status, [(seconds, words)]) of a process that trains; it is killed so many seconds after it began."""
-    command = [sys.executable, str(PROGRAM), str(folder), recipe, *(["--die", die] if die else [])]
+    call = [sys.executable, __file__, "--train", str(folder), recipe, str(die)]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    settings = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "NUMBA_NUM_THREADS": "1"}
     with tempfile.TemporaryFile() as errors:
-        pipes = {"stdout": subprocess.PIPE, "stderr": errors, "env": environment()}
-        with subprocess.Popen(command, **pipes) as process:
+        with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=errors, env=settings) as process:
             first = process.stdout.readline()
             if moment is not None:
                 time.sleep(moment)
@@ -90,109 +258,83 @@ def tear(folder, draw):
         return False
     path = file_of(folder)
     content = bytearray(path.read_bytes())
-    how = draw.choice(["cut", "zeros", "bit"])
-    if how == "bit":
-        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
-    made = {"cut": content[: draw.randrange(len(content))], "zeros": bytes(len(content)), "bit": content}
-    path.write_bytes(made[how])
+    flipped = draw.randrange(len(content))
+    content[flipped] ^= 1 << draw.randrange(8)
+    path.write_bytes(draw.choice([content, content[:flipped], bytes(len(content))]))
     return True
 
 
-def moment_of(events, draw):
-    """A moment of the first third of a training, one of two times while it saved."""
-    spans = [(began, ended) for (began, words), (ended, _) in zip(events, events[1:], strict=False) if words == "save"]
-    early = spans[: max(2, len(spans) // 3)]
-    return draw.uniform(*draw.choice(early)) if draw.random() < 0.5 else draw.uniform(0, early[-1][1])
-
-
-def step_of(draw):
-    """A system call of one of the next saves, for --die."""
-    call = draw.choice(list(CALLS))
-    when = draw.choice(["before", "amid", "after"] if call == "write" else ["before", "after"])
-    return f"{call}:{draw.randrange(1, 6)}:{draw.randrange(1, CALLS[call] + 1)}:{when}"
-
-
 def chain(folder, recipe, events, kills, draw, counts):
-    """One training that is killed at most so often until it ends; how often it was."""
+    """One training that is killed at most so often, in the first third of it, until it ends."""
     killed, torn = 0, False
+    ended, points = events[-1][0], int(events[-1][1].removeprefix("points "))
     while True:
         how = {}
         if killed < kills:
-            how = {"moment": moment_of(events, draw)} if draw.random() < 0.5 else {"die": step_of(draw)}
+            moment, die = draw.uniform(0, ended / 3), draw.randrange(1, points // 3)
+            how = {"moment": moment} if draw.random() < 0.5 else {"die": die}
         status, said = run(folder, recipe, **how)
         words = [words for _, words in said]
         warned = any(word.startswith("CheckpointWarning") for word in words)
         if warned != torn:
-            raise Failed(
-                f"{recipe}: a torn checkpoint {'was not noticed' if torn else 'came of a kill alone'}: {words}"
-            )
+            what = "was not noticed" if torn else "came of a kill alone"
+            raise Failed(f"{recipe}: a torn checkpoint {what}: {words}")
         counts["from the one before"] += warned
         if status == 0:
-            return killed
+            return
         killed += 1
-        saving = [word for word in words if word in ("save", "saved")][-1:] == ["save"]
         counts["kills"] += 1
-        counts["while saving"] += saving
-        counts["at a named call"] += "die" in how
+        counts["while saving"] += [word for word in words if word in ("save", "saved")][-1:] == ["save"]
         if not torn and checkpoint.exists(folder / "last") and checkpoint.find(folder / "last")[1]:
             raise Failed(f"{recipe}: a kill damaged the newest checkpoint: {words}")
         torn = torn and bool(checkpoint.find(folder / "last")[1])  # until the next one is there
         torn |= draw.random() < TORN_SHARE and tear(folder / "last", draw)
 
 
-def tried(folder, recipe, kills, seed, progress):
-    """(counts, what went wrong) of as many kills of trainings by a recipe."""
-    draw, counts = random.Random(f"{seed} {recipe}"), collections.Counter()
-    try:
-        _, events = run(folder / "unbroken", recipe)
-        wanted = state(folder / "unbroken")
-        if len(wanted) == 1 or events[-1][1] != "done":
-            raise Failed(f"{recipe}: the unbroken training did not end: {events}")
-        while (left := kills - counts["kills"]) > 0:
-            place = folder / f"training {counts['trainings']}"
-            before = counts["kills"]
-            chain(place, recipe, events, left, draw, counts)
-            counts["trainings"] += 1
-            progress.update(counts["kills"] - before)
-            found = state(place)
-            if found != wanted:
-                names = [name for name in wanted if found.get(name) != wanted[name]]
-                raise Failed(f"{recipe}: training {counts['trainings']} ended with other {names}")
-    except (Failed, subprocess.TimeoutExpired) as error:
-        return counts, [str(error)]
-    return counts, []
+def tried(folder, recipe, kills, draw, progress):
+    """What was counted in as many kills of trainings by a recipe."""
+    counts = collections.Counter()
+    _, events = run(folder / "unbroken", recipe)
+    wanted = state(folder / "unbroken")
+    if len(wanted) == 1 or not events[-1][1].startswith("points"):
+        raise Failed(f"{recipe}: the unbroken training did not end: {events}")
+    while (left := kills - counts["kills"]) > 0:
+        place = folder / f"training {counts['trainings']}"
+        chain(place, recipe, events, left, draw, counts)
+        progress.update(left - kills + counts["kills"])
+        counts["trainings"] += 1
+        found = state(place)
+        if found != wanted:
+            names = [name for name in wanted if found.get(name) != wanted[name]]
+            raise Failed(f"{recipe}: training {counts['trainings']} ended with other {names}")
+    return counts
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kills", type=int, default=20, help="in all; default 20")
     parser.add_argument("--seed", type=int, default=0, help="by which moments are drawn")
-    parser.add_argument("--jobs", type=int, default=2, help="trainings at a time; default 2")
     parser.add_argument("--write", action="store_true", help="keep the counts in results/kills.json")
+    parser.add_argument("--train", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    shares = [len(range(number, options.kills, len(RECIPES))) for number in range(len(RECIPES))]
-    with (
-        tempfile.TemporaryDirectory() as place,
-        tqdm(total=options.kills, desc="kills", disable=None) as progress,
-        ThreadPoolExecutor(options.jobs) as pool,
-    ):
-        folders = [Path(place) / str(number) for number in range(len(RECIPES))]
-        for folder in folders:
-            folder.mkdir()
-        rest = [options.seed] * len(RECIPES), [progress] * len(RECIPES)
-        made = list(pool.map(tried, folders, RECIPES, shares, *rest))
-    counts, rows, wrong = collections.Counter(), {}, []
-    for recipe, (found, faults) in zip(RECIPES, made, strict=True):
-        counts, rows[recipe], wrong = counts + found, dict(found), wrong + faults
-        print(f"{recipe:14}", *(f"{name} {number:4}" for name, number in sorted(found.items())))
+    if options.train:
+        folder, recipe, die = options.train
+        return child(Path(folder), recipe, int(die))
+    counts, wrong = collections.Counter(), []
+    with tempfile.TemporaryDirectory() as place, tqdm(total=options.kills, desc="kills", disable=None) as progress:
+        for number, recipe in enumerate(RECIPES):
+            share, draw = len(range(number, options.kills, len(RECIPES))), random.Random(f"{options.seed} {recipe}")
+            try:
+                counts += tried(Path(place) / recipe, recipe, share, draw, progress)
+            except (Failed, subprocess.TimeoutExpired) as error:
+                wrong.append(str(error))
     print(*wrong, sep="\n" if wrong else "")
     checked = f"{counts['kills']} times SIGKILL in {counts['trainings']} trainings by {len(RECIPES)} recipes"
     checked += f", {counts['while saving']} while saving"
     text = f"all end bit for bit as unbroken ones; {counts['from the one before']} went on from the checkpoint before"
     print(f"{checked}: {'some failed' if wrong else text}")
     if options.write and not wrong:
-        command = f"python tests/reliability/kills.py --kills {options.kills}"
-        store("kills", checked, text, command, recipes=rows, seed=options.seed)
+        store("kills", checked, text, f"python tests/reliability/kills.py --kills {options.kills}", seed=options.seed)
     return bool(wrong)
 
 

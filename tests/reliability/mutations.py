@@ -1,299 +1,227 @@
-"""Changes the optimisers, the losses and the engine in small ways, and says which changes no test notices.
+"""Changes the library in small ways, one at a time, and says which changes the fast tests do not notice.
 
-    python tests/reliability/mutations.py [FILE...] [--every N] [--write]
+    python tests/reliability/mutations.py [--every N] [--only PATTERN ...] [--tests PATH ...] [--folder F] [--write]
 
-Each change (mutants.py) is tried in two steps. First in a forked copy of a process that has collected the tests: the
-functions of the changed file get their new code, and the tests that run the changed line run until one fails. What is
-no function's code, or runs when it is imported, is imported anew, in a fresh fork. --every N tries each N-th
-change of all. Survivors are listed; the command fails for those that equivalent.json does not explain.
+Engine, ops, optimisers, ranks, launchers and what runs on the host around kernels are changed (mutants.py), in a copy
+of the tree. The fast tests run once, to see which of them run which line (covering.py). Each change is then tried by
+the tests that run its line, quick ones first, until one fails; one that takes too long is taken for a hang, and counts
+as noticed. For every tenth change these tests also run without it, and must pass.
+
+--every N tries one of N changes, always the same ones. F keeps the copy and what was found: the same command goes
+on where it was stopped. Remove it after the tree has changed. The command fails where less than 95 % of the
+changes are noticed, of those that equivalent.json does not explain, or where it explains more than 5 % of all.
 """
 
 import argparse
-import ast
-import gc
-import importlib.machinery
-import importlib.util
 import json
 import os
+import random
 import resource
+import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
+from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
-from types import CodeType, FunctionType
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-# A fork lacks the threads of GNU's OpenMP, for which PyTorch in it would wait: nobody may have started them.
-os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_THREADING_LAYER": "workqueue"}
-sys.path[:] = [str(ROOT), str(ROOT / "kernels"), *(p for p in sys.path if Path(p or ".").resolve() != HERE)]
-
-import coverage  # noqa: E402  not that of this folder
-import llvmlite.binding  # noqa: E402, F401
-import numba  # noqa: E402, F401
-import pytest  # noqa: E402
-from _pytest.runner import runtestprotocol  # noqa: E402
-from tqdm import tqdm  # noqa: E402
-
-if importlib.util.find_spec("torch"):
-    import torch  # noqa: F401  imported before the forks, as the rest: each would take seconds
-
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "kernels")]
 from mutants import mutants  # noqa: E402
 from results import store  # noqa: E402
+from tqdm import tqdm  # noqa: E402
 
-sys.path.remove(str(HERE))
+from minigrad_kernels.toolchain import cache  # noqa: E402
 
-ENGINE = (
-    "test_engine test_engine_edges test_primitive test_tensor test_check ops/test_shape test_recompute "
-    "ops/test_ops_edges test_dlpack test_create"
-)
-LOSS = "ops/test_ops ops/test_ops_edges ops/test_halves oracles/test_ops_torch oracles/test_elementwise_torch"
-KERNELS = "kernels/test_optimizer kernels/test_optimizer_plan optim/test_optim optim/test_steps"
-OPTIM = f"{KERNELS} optim/test_schedules optim/test_muon oracles/test_optim_torch"
-SURFACE = "test_refusals oracles/test_surface_torch"
-TESTS = {  # the tests of each subject: fast ones, none that start processes or wait
-    "minigrad/optim/*": f"{OPTIM} {SURFACE}",
-    "kernels/minigrad_kernels/optimizer/*": KERNELS,
-    "minigrad/ops/loss.py": f"{LOSS} {SURFACE}",
-    "minigrad/*": f"{ENGINE} {SURFACE}",
-}
-FILES = "tensor primitive node engine modes check anomaly".split()
-COMPILED = "optimizer/cpu.py"  # Numba compiles it: no line of it is seen to run, no function can get other code
-ROWS = "loss", "entropy", "similarity", "distance", "kl_div"  # of the rows of all ops
-OPTIONS = "-q", "-s", "-p", "no:cacheprovider"
-SURVIVES, OPEN = 0, 9  # exit codes
-BUDGET = 15.0  # seconds of tests for one change
-SLOW = 1.0  # seconds: longer tests run only where no other runs the line
-PATIENCE = 5  # times as long as the tests take, and then some
-EQUIVALENT = HERE / "equivalent.json"  # {change: why nobody can notice it}
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = Path(tempfile.gettempdir()) / "minigrad-mutations"
+EQUIVALENT = Path(__file__).parent / "equivalent.json"  # {change: why nobody can notice it}
+KERNELS = "kernels/minigrad_kernels/"
+PARTS = "minigrad/core", "minigrad/ops", "minigrad/optim", "minigrad/parallel", KERNELS
+HOST = KERNELS + "launcher.py", KERNELS + "toolchain/cuda/launch.py"
+# Not of the host: bodies of kernels, what writes their code, definitions, and machines to run them on.
+ASIDE = "*/toolchain/*", "*/interpreter/*", "*/reference.py", "*/cuda_*.py", "*/winograd_kernels.py"
+# Tests of the text of files, of which any change is one, and of the kept kernels, which the copy keeps otherwise.
+LEFT_OUT = "tests/test_size.py", "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cache.py"
+LONGEST, PATIENCE = 30, 4  # seconds of the CPU for one change, and so many times as long on the clock
+BUDGET = 10.0  # seconds that its tests took without it
+# Kernels stay compiled for changes on the host, and a change keeps none.
+KEPT_KERNELS = """
+_fingerprint = lambda: "one"
+if os.environ.get("MUTATED"):
+    save_file = lambda file, kept: None
+"""
+SEED, KEPT = 0, ".kept"  # KEPT ends the name of a file that stands aside for a changed one
 
 
-def default_files():
-    """The files of the optimisers, of the losses and of the engine."""
-    found = [*(ROOT / "minigrad/optim").glob("*.py"), ROOT / "minigrad/ops/loss.py"]
-    found += [ROOT / f"minigrad/{name}.py" for name in FILES]
-    found += [ROOT / f"kernels/minigrad_kernels/optimizer/{name}.py" for name in ("reference", "cpu")]
-    return sorted(str(file.relative_to(ROOT)) for file in found)
+def copied(folder):
+    """Copy the repository's files, but for those that git ignores, and the kernels that are compiled."""
+    tree = folder / "tree"
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).exists():
+            shutil.copy2(ROOT / name, tree / name)
+    with (tree / KERNELS / "toolchain/cache.py").open("a") as file:
+        file.write(KEPT_KERNELS)
+    for kept, name in ((cache.user_cache() / "cuda", "cuda"), (cache.cache_folder(), "kernels/one")):
+        if kept is not None and kept.is_dir():
+            shutil.copytree(kept, folder / "cache" / name, dirs_exist_ok=True)
 
 
-def tests_of(file):
-    return next(names.split() for pattern, names in TESTS.items() if fnmatch(file, pattern))
+def pytest(folder, *words, seconds=None, **settings):
+    """(exit code, output) of pytest in the copy; the code is None where it took more seconds of the CPU, or hangs."""
+    tree = folder / "tree"
+    paths = os.pathsep.join([str(tree), str(tree / "kernels"), os.environ.get("PYTHONPATH", "")])
+    settings |= {"PYTHONPATH": paths, "MINIGRAD_CACHE": str(folder / "cache")}
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    with tempfile.TemporaryFile("w+") as said:
+        options = {"cwd": tree, "env": os.environ | settings, "stdout": said, "stderr": said}
+        limit = (lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))) if seconds else None
+        process = subprocess.Popen(command, start_new_session=True, preexec_fn=limit, **options)
+        try:
+            code = process.wait(seconds and PATIENCE * seconds)  # others may want the CPU, too
+        except subprocess.TimeoutExpired:
+            code = -signal.SIGKILL
+        finally:  # with the ranks and commands that tests started
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+        said.seek(0)
+        return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code, said.read()
 
 
-# ---- processes -------------------------------------------------------------------------------------------------------
+def measured(folder, jobs, paths):
+    """Run fast tests in the copy, once: {test: seconds} of those that pass, and coverage's data."""
+    if not (folder / "tests.json").exists():
+        copied(folder)
+        for old in folder.glob("lines.*"):  # of a run that was stopped
+            old.unlink()
+        print("which tests run which lines: the fast tests run once", flush=True)
+        words = [f"--ignore-glob={folder / 'tree' / name}" for name in LEFT_OUT]
+        words += ["-n", str(jobs), "-p", "tests.reliability.covering", *paths]
+        code, said = pytest(folder, *words, COVERING=str(folder))
+        if code not in (0, 1):
+            raise SystemExit(f"the tests could not be run: pytest ended with {code}\n{said[-3000:]}")
+    os.environ["COVERING"] = str(folder)
+    from covering import lines_of
+
+    found = json.loads((folder / "tests.json").read_text())
+    print(*(f"left out, since it fails without a change: {name}" for name in found["failed"]), sep="\n")
+    return found["seconds"], lines_of(folder)
 
 
-def started(work, seconds=None):
-    """(process, file to read) of a fork that does some work, which gets a file to write, for so long at most."""
-    read, write = os.pipe()
-    if child := os.fork():
-        os.close(write)
-        return child, os.fdopen(read)
-    code = 70
+def drawn(tree, every, patterns):
+    """One of so many changes of the files of these patterns, always the same ones, and how many there are."""
+    found = []
+    for part in PARTS:
+        for file in sorted((tree / part).rglob("*.py")):
+            name = file.relative_to(tree).as_posix()
+            if name in HOST or not any(fnmatch(name, pattern) for pattern in ASIDE):
+                if any(fnmatch(name, pattern) for pattern in patterns):
+                    changes = mutants(name, file.read_bytes())  # numbers beside kernels tune them
+                    found += [m for m in changes if m.scope or not name.startswith(KERNELS)]
+    random.Random(SEED).shuffle(found)
+    return [m for m in found[: len(found) // every] if is_program(m, tree)], len(found)
+
+
+def is_program(mutant, tree):
+    """Whether a change makes a program at all, which one that leaves a starred argument alone does not."""
     try:
-        os.close(read)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for number in range(3):
-            os.dup2(nowhere, number)
-        if seconds:  # of the CPU, and many more of the clock: others may want the CPU too
-            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1, int(seconds) + 2))
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(60 + 5 * int(seconds))
-        code = work(os.fdopen(write, "w"))
+        return bool(compile(mutant.applied((tree / mutant.file).read_bytes()), mutant.file, "exec"))
+    except SyntaxError:
+        return False
+
+
+def tests_of(mutant, seconds, contexts):
+    """The tests that run the line of a change, as long as the budget lasts: those of its own folder first, quick ones.
+
+    Where it runs when it is imported, those that run the function around it, or else its file.
+    """
+
+    def running(first, last):
+        return {name for line in range(first, last + 1) for name in contexts.get(line, ())}
+
+    line, statement, function = mutant.lines
+    ran = running(*line) or running(*statement)
+    if ran == {""}:  # it runs when it is imported
+        ran = running(*function) if function else ran
+        ran = running(1, max(contexts)) if ran == {""} else ran
+    names = ran & seconds.keys()
+    part = mutant.file.removeprefix("kernels/").split("/")
+    own = "tests/kernels" if part[0] == "minigrad_kernels" else f"tests/{part[1]}"
+    spent, chosen = 0.0, []
+    for name in sorted(names, key=lambda name: (not name.startswith(own), seconds[name], name)):
+        if spent + seconds[name] < BUDGET or not chosen:
+            spent, chosen = spent + seconds[name], [*chosen, name]
+    return chosen
+
+
+def tried(folder, mutant, tests, control):
+    """What becomes of a change: the test that notices it, "" for none; fails where a test fails without it."""
+    listed = folder / "chosen.txt"
+    listed.write_text("\n".join(tests))
+    if control and (found := pytest(folder, "-x", f"@{listed}", MUTATED="1"))[0]:
+        return f"ERROR without the change: {found[1][-500:]}"
+    file = folder / "tree" / mutant.file
+    kept = file.rename(file.with_name(file.name + KEPT))
+    file.write_bytes(mutant.applied(kept.read_bytes()))
+    try:
+        code, said = pytest(folder, "-x", f"@{listed}", seconds=LONGEST, MUTATED="1")
     finally:
-        os._exit(code)
-
-
-def ended(child):
-    """The exit code of a fork: OPEN if it waited for ever, as for a thread that it lacks, -1 if it was killed else."""
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        return OPEN if os.WTERMSIG(status) == signal.SIGALRM else -1
-    return os.WEXITSTATUS(status)
-
-
-def outcome(work, seconds):
-    """The exit code of work in a fork, -1 if it takes too long."""
-    child, told = started(work, seconds)
-    with told:
-        return ended(child)
-
-
-class Chosen:
-    """A plugin of pytest: the tests of these names, in their order."""
-
-    def __init__(self, names):
-        self.places = {name: place for place, name in enumerate(names)}
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items):
-        items[:] = sorted((i for i in items if i.nodeid in self.places), key=lambda i: self.places[i.nodeid])
-
-
-def afresh(mutant, names):
-    """Whether tests notice a mutant that is imported in place of its file."""
-
-    def work(tell):
-        file, loader = str(ROOT / mutant.file), importlib.machinery.SourceFileLoader
-        before = loader.get_code
-        loader.get_code = lambda self, name: mutant.code if self.path == file else before(self, name)
-        from minigrad_kernels.toolchain import cache  # mutants that are compiled are neither found nor kept
-
-        place_of, own = cache.place_of, module_of(mutant.file)
-        cache.place_of = lambda f, s: None if f.__module__ == own else place_of(f, s)
-        files = sorted({name.partition("::")[0] for name in names})
-        return int(pytest.main([*OPTIONS, "-x", *files], plugins=[Chosen(names)]) not in (0, 5))
-
-    return outcome(work, 60 + PATIENCE * sum(names.values())) != SURVIVES
-
-
-class Server:
-    """A plugin of pytest that, in place of a run, measures which test runs which line, and then tries mutants."""
-
-    def __init__(self, files, every, measured, tell):
-        self.files, self.every, self.measured, self.tell = files, every, measured, tell
-
-    def pytest_collection_modifyitems(self, items):
-        items[:] = [i for i in items if "/test_ops" not in i.nodeid or any(name in i.nodeid for name in ROWS)]
-
-    def pytest_runtestloop(self, session):
-        seconds, failed = {}, []
-        for item in session.items:
-            began = time.process_time()
-            self.measured.switch_context(item.nodeid)
-            if any(report.failed for report in runtestprotocol(item, log=False, nextitem=None)):
-                failed.append(item.nodeid)
-            seconds[item.nodeid] = time.process_time() - began
-        self.measured.stop()
-        self.items = {item.nodeid: item for item in session.items if item.nodeid not in failed}
-        self.say(seconds={name: seconds[name] for name in self.items}, failed=failed)
-        for file in self.files:
-            self.lines = self.measured.get_data().contexts_by_lineno(str(ROOT / file))
-            source = (ROOT / file).read_text()
-            self.plain = compile(ast.parse(source), file, "exec")
-            self.functions = [
-                o for o in gc.get_objects() if type(o) is FunctionType and o.__module__ == module_of(file)
-            ]
-            for index, mutant in enumerate(mutants(file, source)):
-                if not (index + self.every // 2) % self.every:
-                    names = self.covering(mutant, seconds)
-                    self.say(file=file, index=index, names=names, code=self.tried(mutant, names) if names else SURVIVES)
-        return True
-
-    def say(self, **what):
-        self.tell.write(json.dumps(what) + "\n")
-        self.tell.flush()
-
-    def covering(self, mutant, seconds):
-        """{test: seconds} of those that run the line, fast ones first; all where it runs when it is imported."""
-        ran = self.lines.get(mutant.line, [])
-        names = [name for name in ran if name in self.items]
-        if not names and ("" in ran or not mutant.scope or mutant.file.endswith(COMPILED)):
-            names = list(self.items)
-        names = [name for name in names if seconds[name] < SLOW] or names
-        spent, chosen = 0.0, {}
-        for name in sorted(names, key=seconds.get):
-            if (spent := spent + seconds[name]) < BUDGET or not chosen:
-                chosen[name] = seconds[name]
-        return chosen
-
-    def tried(self, mutant, names):
-        """What becomes of a mutant whose code the functions of the file get; OPEN if none does, or more at import."""
-        if mutant.file.endswith(COMPILED):
-            return OPEN
-
-        def work(_):
-            if not self.swap(self.plain, mutant.code):
-                return OPEN
-            tests = (self.items[name] for name in names)
-            if any(report.failed for test in tests for report in runtestprotocol(test, log=False)):
-                return 1
-            return OPEN if "" in self.lines.get(mutant.line, ()) else SURVIVES
-
-        return outcome(work, 10 + PATIENCE * sum(names.values()))
-
-    def swap(self, before, after):
-        """Give functions other code, where that of the module differs; how many got it."""
-        done = 0
-        pairs = [[part for part in code.co_consts if type(part) is CodeType] for code in (before, after)]
-        for old, new in zip(*pairs, strict=False):
-            if body(old) != body(new):
-                for f in self.functions:
-                    if body(f.__code__) == body(old) and f.__code__.co_freevars == new.co_freevars:
-                        f.__code__, done = new, done + 1
-                done += self.swap(old, new)
-        return done
-
-
-def module_of(file):
-    return file.removeprefix("kernels/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
-def body(code):
-    """What two pieces of code that do the same at the same place have in common."""
-    parts = tuple(body(part) if type(part) is CodeType else (type(part), part) for part in code.co_consts)
-    return code.co_qualname, code.co_firstlineno, code.co_code, parts, code.co_names, tuple(code.co_positions())
-
-
-# ---- the command -----------------------------------------------------------------------------------------------------
-
-
-def survivors(files, every, progress):
-    """(how many mutants of files with the same tests were tried, those that survived both steps)."""
-
-    def serve(tell):
-        measured = coverage.Coverage(data_file=None, include=[str(ROOT / file) for file in files], config_file=False)
-        measured.start()
-        paths = [f"tests/{name}.py" for name in tests_of(files[0])]
-        return int(pytest.main([*OPTIONS, *paths], plugins=[Server(files, every, measured, tell)]))
-
-    changed = {file: list(mutants(file, (ROOT / file).read_text())) for file in files}
-    left, tried = [], 0
-    child, told = started(serve)
-    with told:
-        for name in json.loads(told.readline())["failed"]:
-            progress.write(f"left out, since it fails without a change: {name}")
-        for found in map(json.loads, told):
-            mutant, tried = changed[found["file"]][found["index"]], tried + 1
-            if found["code"] == SURVIVES or (found["code"] == OPEN and not afresh(mutant, found["names"])):
-                left.append(mutant)
-                progress.write(f"survives: {mutant.file}:{mutant.line} {mutant.scope}: {mutant.change}")
-            progress.update()
-    if code := ended(child):
-        raise SystemExit(f"the tests could not be run: pytest ended with {code}")
-    return tried, left
+        kept.replace(file)
+    if code is None:
+        return f"hangs, or takes longer than {LONGEST} s"
+    failed = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return (failed or [f"pytest ended with {code}"])[0] if code else ""
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", metavar="FILE", default=default_files())
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="try each N-th change")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="try one of N changes")
+    parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="of these files, as minigrad/ops/*")
+    parser.add_argument("--tests", nargs="+", default=["tests"], metavar="PATH", help="by these tests alone")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help=f"what was found so far; {FOLDER}")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that run the fast tests first")
     parser.add_argument("--write", action="store_true", help="store the figures in results/mutations.json")
     options = parser.parse_args()
-    os.chdir(ROOT)
-    groups, known = {}, json.loads(EQUIVALENT.read_text())
-    for file in options.files:
-        groups.setdefault(tuple(tests_of(file)), []).append(file)
-    all_mutants = sum(1 for file in options.files for _ in mutants(file, (ROOT / file).read_text()))
-    tried, left = 0, []
-    with tqdm(total=all_mutants // options.every) as progress:
-        for files in groups.values():
-            count, found = survivors(files, options.every, progress)
-            tried, left = tried + count, left + found
-    explained = [mutant.key for mutant in left if mutant.key in known]
-    unknown = [f"{m.file}:{m.line} {m.scope}: {m.change}" for m in left if m.key not in known]
-    killed = tried - len(left)
-    print(f"{tried} of {all_mutants} changes tried, {killed} noticed, {len(explained)} equivalent")
-    print(*(f"survives: {text}" for text in unknown), sep="\n")
+    folder = options.folder.resolve()
+    seconds, data = measured(folder, options.jobs, options.tests)
+    for kept in (folder / "tree").rglob("*" + KEPT):  # of a run that was stopped
+        kept.replace(str(kept).removesuffix(KEPT))
+    changes, of = drawn(folder / "tree", options.every, options.only)
+    log = folder / "found.jsonl"
+    found = dict(map(json.loads, log.read_text().splitlines())) if log.exists() else {}
+    known, began = json.loads(EQUIVALENT.read_text()), time.monotonic()
+    for number, mutant in enumerate(tqdm(changes)):
+        name = f"{mutant.key} {mutant.span[0]}"
+        if name not in found:
+            contexts = data.contexts_by_lineno(str(folder / "tree" / mutant.file))
+            tests = tests_of(mutant, seconds, contexts)
+            found[name] = tried(folder, mutant, tests, control=number % 10 == 0) if tests else ""
+            with log.open("a") as file:
+                file.write(json.dumps([name, found[name]]) + "\n")
+    kinds, unknown = Counter(), []
+    for mutant in changes:
+        by = found[f"{mutant.key} {mutant.span[0]}"]
+        kind = "noticed" if by else "equivalent" if mutant.key in known else "unnoticed"
+        kinds[kind] += 1
+        if kind == "unnoticed":
+            unknown.append(f"{mutant.file}:{mutant.lines[0][0]} {mutant.scope}: {mutant.change}")
+    wrong = [text for text in found.values() if text.startswith("ERROR without")]
+    share = 100 * kinds["noticed"] / max(1, len(changes) - kinds["equivalent"])
+    print(*(f"survives: {text}" for text in sorted(unknown)), *wrong, sep="\n")
+    tried_ = f"{len(changes)} of {of:,} changes tried, {time.monotonic() - began:.0f} s"
+    print(f"{tried_}: {share:.1f} % noticed, {kinds['equivalent']} equivalent, {kinds['unnoticed']} not noticed")
     if options.write:
-        command = "python tests/reliability/mutations.py" + (f" --every {options.every}" if options.every > 1 else "")
-        checked = f"{tried:,} of {all_mutants:,} small changes to optimisers, losses and engine"
-        found = f"{killed:,} noticed by tests, {len(explained)} equivalent, {len(unknown)} unnoticed"
-        details = {"mutants": all_mutants, "tried": tried, "killed": killed}
-        store("mutations", checked, found, command, **details, survivors=unknown, equivalent=explained)
-    return 1 if unknown else 0
+        command = f"python tests/reliability/mutations.py --every {options.every}"
+        checked = f"{len(changes):,} of {of:,} small changes to engine, ops, optimisers, ranks and host code of kernels"
+        summary = f"{share:.1f} % noticed by the fast tests, {kinds['equivalent']} equivalent"
+        store("mutations", checked, summary, command, **kinds, survivors=sorted(unknown))
+    return int(share < 95 or kinds["equivalent"] > 0.05 * len(changes) or bool(wrong))
 
 
 if __name__ == "__main__":

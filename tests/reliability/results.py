@@ -14,7 +14,7 @@ from machine import versions  # noqa: E402
 __all__ = ["RESULTS", "store", "table"]
 
 RESULTS = Path(__file__).parent / "results"
-ORDER = "kills", "checkpoints", "determinism", "soak", "fuzz", "mutations", "coverage"
+ORDER = "kills", "soak", "fuzz", "mutations"
 
 
 def store(name, checked, found, command, **details):

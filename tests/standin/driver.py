@@ -12,8 +12,9 @@ from minigrad_kernels.interpreter import recording
 from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, owner_of
 from minigrad_kernels.toolchain.cuda import KERNELS
 
-from .graphs import noted, refuse
-from .machine import CUDARuntimeError, Launch, bytes_at, current, mark, owner_at
+from .graphs import noted
+from .machine import CUDARuntimeError, Launch, current, owner_at
+from .names import known
 from .streams import Device, event_query
 
 __all__ = ["DRIVER", "RUNTIME", "CUDADriverError", "Function", "Module"]
@@ -148,105 +149,34 @@ def _check_table(machine, kernel, name, table):
 # ---- the runtime -----------------------------------------------------------------------------------------------------
 
 
-def _place(address):
-    """The number of the device that an address belongs to, None for the host."""
-    owner, _ = owner_at(address)
-    return None if owner is None else getattr(owner, "home", None)
-
-
-def memcpy_async(dst, src, size, kind, stream):
-    """kind: 1 to the device, 2 to the host, 3 on a device, 4 whatever the addresses say, 0 on the host."""
-    there, here = _place(dst), _place(src)
-    actual = {(True, True): 3, (True, False): 1, (False, True): 2, (False, False): 0}[
-        there is not None, here is not None
-    ]
-    if kind not in (4, actual):
-        raise CUDARuntimeError(1)
-    _copy(dst, src, size, stream)
-
-
-def memcpy(dst, src, size, kind):
-    memcpy_async(dst, src, size, kind, None)
-    current().wait("memcpy")
-
-
-def memcpy_peer(dst, dstDevice, src, srcDevice, size, stream=None):
-    if (_place(dst), _place(src)) != (dstDevice, srcDevice):
-        raise CUDARuntimeError(1)
-    _copy(dst, src, size, stream)
-
-
-def _copy(dst, src, size, stream):
-    there, here, machine = _place(dst), _place(src), current()
-    if (there is None and machine.pinned_at(dst) is None) or (here is None and machine.pinned_at(src) is None):
-        refuse(stream=stream)  # memory that may be paged out
-    if noted("memcpy", lambda: _copy(dst, src, size, stream), [bytes_at(dst, size), bytes_at(src, size)], stream):
-        return
-    way = "between devices" if None not in (there, here) and there != here else "on device"
-    way = "to host" if there is None else "to device" if here is None else way
-    target, source = bytes_at(dst, size), bytes_at(src, size)
-    machine.access("memcpy", [source], [target], stream)
-    target[...] = source
-    mark(target)
-    machine.copied[way] += size
-
-
-def memset(ptr, value, size, stream=None):
-    target = bytes_at(ptr, size)
-    if noted("memset", lambda: memset(ptr, value, size, stream), [target], stream):
-        return
-    current().access("memset", [], [target], stream)
-    target[...] = value
-    mark(target)
-
-
 def set_device(device):
     current().made_current.append(device)
     current().device = device
 
 
 def properties(device):
-    if not 0 <= device < len(current().devices):
-        raise CUDARuntimeError(101)
+    _check_number(device)
     return {
         "name": b"stand-in", "multiProcessorCount": 132, "totalGlobalMem": current().devices[device].capacity,
-        "major": int(current().capability[:-1]), "minor": int(current().capability[-1]), "warpSize": 32,
-        "sharedMemPerBlockOptin": OPT_IN,
+        "major": int(current().capability[:-1]), "minor": int(current().capability[-1]),
     }  # fmt: skip
 
 
 def attribute(attrib, device):
-    from .names import known
-
-    names = {told["value"]: name for name, told in known()["cupy.cuda.runtime"].items() if name.startswith("cudaDevA")}
-    values = {
-        "cudaDevAttrMaxSharedMemoryPerBlockOptin": OPT_IN, "cudaDevAttrMultiProcessorCount": 132,
-        "cudaDevAttrWarpSize": 32, "cudaDevAttrComputeCapabilityMajor": int(current().capability[:-1]),
-    }  # fmt: skip
-    return values[names[attrib]]
+    told = known()["cupy.cuda.runtime"]
+    values = {"cudaDevAttrMaxSharedMemoryPerBlockOptin": OPT_IN, "cudaDevAttrMultiProcessorCount": 132}
+    return {told[name]["value"]: value for name, value in values.items()}[attrib]
 
 
 def can_access_peer(device, peerDevice):
-    for number in (device, peerDevice):
-        if not 0 <= number < len(current().devices):
-            raise CUDARuntimeError(101)
+    _check_number(device)
+    _check_number(peerDevice)
     return int(device != peerDevice)
 
 
-def enable_peer(peerDevice):
-    machine = current()
-    if not 0 <= peerDevice < len(machine.devices) or peerDevice == machine.device:
+def _check_number(device):
+    if not 0 <= device < len(current().devices):
         raise CUDARuntimeError(101)
-    if peerDevice in machine.devices[machine.device].peers:
-        raise CUDARuntimeError(704)
-    machine.devices[machine.device].peers.add(peerDevice)
-
-
-def disable_peer(peerDevice):
-    machine = current()
-    if peerDevice not in machine.devices[machine.device].peers:
-        raise CUDARuntimeError(705)
-    machine.devices[machine.device].peers.remove(peerDevice)
 
 
 def device_count():
@@ -258,27 +188,15 @@ def device_count():
 RUNTIME = {
     "CUDARuntimeError": CUDARuntimeError,
     "deviceCanAccessPeer": can_access_peer,
-    "deviceDisablePeerAccess": disable_peer,
-    "deviceEnablePeerAccess": enable_peer,
     "deviceGetAttribute": attribute,
-    "deviceSynchronize": lambda: current().wait("deviceSynchronize", device=current().device),
     "driverGetVersion": lambda: 13000,
     "eventQuery": event_query,
     "getDevice": lambda: current().device,
     "getDeviceCount": device_count,
     "getDeviceProperties": properties,
     "memGetInfo": lambda: Device().mem_info,
-    "memcpy": memcpy,
-    "memcpyAsync": memcpy_async,
-    "memcpyPeer": memcpy_peer,
-    "memcpyPeerAsync": memcpy_peer,
-    "memset": memset,
-    "memsetAsync": memset,
-    "profilerStart": lambda: None,
-    "profilerStop": lambda: None,
     "runtimeGetVersion": lambda: 13000,
     "setDevice": set_device,
-    "streamSynchronize": lambda stream: current().wait("streamSynchronize", stream),
 }
 DRIVER = {
     "CUDADriverError": CUDADriverError,

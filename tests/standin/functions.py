@@ -1,148 +1,57 @@
-"""CuPy's functions: where nothing else is said, NumPy's of that name on the memory beneath, with CuPy's arguments.
-
-What CuPy's own function does not take (where=, initial=, subok= ...) is refused with TypeError, as are arrays of the
-host. Calls of what NVIDIA's libraries compute are counted by name.
-"""
-
-import inspect
+"""CuPy's ufuncs, and the functions that make arrays, send them to the device and copy between arrays."""
 
 import numpy as np
 
-from .arrays import check, fresh, like_views, ndarray, plain, store
-from .graphs import capturing, recorded
-from .machine import current
-from .names import known, signature
+from .arrays import SCALARS, TYPES, check, derived, dtype_of, fresh, like_views, ndarray, plain, used, wrapped
+from .graphs import recorded, refuse
+from .machine import current, written
+from .names import known
 
-__all__ = ["LIBRARY", "bound", "derived", "refuse_host"]
-
-LIBRARY = {"dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot"}
-FREE = {  # functions whose first argument need not be an array
-    "arange", "bartlett", "blackman", "broadcast_shapes", "can_cast", "common_type", "einsum", "eye", "geomspace",
-    "hamming", "hanning", "identity", "indices", "iscomplexobj", "isrealobj", "isscalar", "issubdtype", "ix_",
-    "kaiser", "linspace", "logspace", "meshgrid", "mintypecode", "ndim", "promote_types", "result_type", "shape",
-    "size", "tri", "tril_indices", "triu_indices", "typename", "where", "min_scalar_type", "iterable", "isfortran",
-}  # fmt: skip
-WAITS = {  # the host waits for these: it needs values, for the shape of the result or to check them
-    "argwhere", "compress", "extract", "flatnonzero", "histogram", "nonzero", "repeat", "setdiff1d",
-    "sliding_window_view", "trim_zeros", "union1d", "unique", "unique_values",
-}  # fmt: skip
-ARRAYS = {"allclose", "array_equal", "array_equiv", "count_nonzero"}  # give 0-d arrays where NumPy gives numbers
+__all__ = ["CUPY_UFUNCS", "FUNCTIONS", "matmul"]
 
 
-def bound(name, parameters, arguments, options):
-    """The given arguments by their names; TypeError for others than CuPy's function has."""
-    try:
-        return signature(parameters).bind(*arguments, **options)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}") from None
+class ufunc:
+    """One elementwise function."""
 
+    def __init__(self, name):
+        self.__name__, self._numpys = name, getattr(np, name)
 
-def refuse_host(name, values):
-    """CuPy converts no array of the host by itself."""
-    for value in values:
-        if isinstance(value, np.ndarray):
-            raise TypeError(f"Unsupported type {type(value)} (stand-in, in {name}: send it by cupy.asarray)")
-        if type(value) in (list, tuple):
-            refuse_host(name, value)
-
-
-def arrays_in(values):
-    """The arrays among arguments and in the lists among them."""
-    for value in values:
-        if isinstance(value, ndarray):
-            yield value
-        elif type(value) in (list, tuple):
-            yield from arrays_in(value)
-
-
-def _for_numpy(function, call):
-    """(arguments, options) of a call in the names that NumPy has for them."""
-    if any(p.kind is p.VAR_POSITIONAL for p in call.signature.parameters.values()):
-        return [plain(a) for a in call.args], {name: plain(value) for name, value in call.kwargs.items()}
-    theirs = list(inspect.signature(function).parameters.values())
-    named = {p.name for p in theirs if p.kind is not p.POSITIONAL_ONLY}
-    arguments, options = [], {}
-    for position, name in enumerate(call.signature.parameters):
-        if name not in call.arguments:
-            continue
-        value = call.arguments[name]
-        if call.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            options |= value
-        elif position == 0 or theirs[min(position, len(theirs) - 1)].kind is inspect.Parameter.POSITIONAL_ONLY:
-            arguments.append(value)
-        else:
-            options[name if name in named else theirs[position].name] = value
-    return [plain(a) for a in arguments], {name: plain(value) for name, value in options.items()}
-
-
-def derived(name, function, parameters, label=""):
-    """CuPy's function of a name, computed by NumPy's."""
-    label = label or name
-
-    def call(*arguments, **options):
-        given = bound(name, parameters, arguments, options)
-        values = [*given.args, *given.kwargs.values()]
-        refuse_host(label, values)
-        found = list(arrays_in(values))
-        if not found and name not in FREE and "." not in label:
-            first = next(iter(values), None)
-            raise TypeError(f"Unsupported type {type(first)} (stand-in, in {label}: wants an array of CuPy)")
-        check(label, *found)
-        _count(name, label)
-        out, kind = given.arguments.pop("out", None), None
-        if name in ("argmax", "argmin"):
-            kind = given.arguments.pop("dtype", None)
-        theirs, named = _for_numpy(function, given)
-        if name == "take":
-            named["mode"] = "wrap"
-        if name == "take_along_axis":
-            named["indices"] = named["indices"] % theirs[0].shape[named["axis"]]
+    @recorded
+    def __call__(self, *arguments, out=None, dtype=None, casting="same_kind", **others):
+        if others:
+            raise TypeError(f"Wrong arguments {others}")
+        arrays = [value for value in (*arguments, out) if isinstance(value, ndarray)]
+        for value in arguments:
+            if not isinstance(value, ndarray | SCALARS):
+                raise TypeError(f"Unsupported type {type(value)}")
+        if out is not None and not isinstance(out, ndarray):
+            raise TypeError("Output arguments type must be cupy.ndarray")
+        check(self.__name__, *arrays)
+        if any(array.dtype.char not in TYPES for array in arrays):
+            raise TypeError(f"Wrong type ({[array.dtype for array in arrays]}) of arguments for {self.__name__}")
         with np.errstate(all="ignore"):
-            result = function(*theirs, **named)
-        if name in ARRAYS:
-            result = np.asarray(result)
-        if kind is not None:
-            result = result.astype(kind)
-        return like_views(result, found) if out is None else _into(out, result)
+            result = self._numpys(*map(plain, arguments), out=plain(out), dtype=dtype, casting=casting)
+        if out is not None:
+            written(out._x)
+        return like_views(result, arrays)
 
-    call.__name__, call.__module__ = name, "cupy"
-    return recorded(call)
-
-
-def _count(name, label):
-    machine = current()
-    if name in LIBRARY or "." in label:
-        if capturing():
-            raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
-        machine.library[label] += 1
-    if name in WAITS:
-        machine.wait(label)
+    @recorded
+    def at(self, a, indices, b):
+        check(f"{self.__name__}.at", a, indices, b)
+        self._numpys.at(a._x, plain(indices), plain(b))
+        written(a._x)
 
 
-def _into(out, result):
-    result = np.asarray(result)
-    if not isinstance(out, ndarray):
-        raise TypeError("Output arguments type must be cupy.ndarray")
-    if out.shape != result.shape:
-        raise ValueError(f"Out shape is mismatched: {out.shape}, wants {result.shape}")
-    if not np.can_cast(result.dtype, out.dtype, "same_kind"):
-        raise TypeError(f"Cannot cast from {result.dtype} to {out.dtype} with casting rule 'same_kind'")
-    store(out, result.astype(out.dtype, copy=False))
-    return out
-
-
-def find(name):
-    """CuPy's function or value of a name: None if the stand-in has nothing for it."""
-    told = known()["cupy"][name]
-    numpys = getattr(np, name, None)
-    if isinstance(told, str) and callable(numpys):
-        return derived(name, numpys, told)
-    alike = isinstance(numpys, type | float) or name in ("s_", "index_exp")  # modules and mgrid would work on the host
-    return numpys if alike else None
+ufunc.__module__ = "cupy._core._kernel"
+CUPY_UFUNCS = {
+    name: ufunc(name)
+    for name, told in known()["cupy"].items()
+    if isinstance(told, dict) and "inputs" in told and isinstance(getattr(np, name, None), np.ufunc)
+}
 
 
 @recorded
-def matmul(a, b, out=None, **options):
+def matmul(a, b, out=None):
     """The product of matrices, by cuBLAS."""
     for position, operand in zip("ab", (a, b), strict=True):
         if not isinstance(operand, ndarray):
@@ -150,10 +59,129 @@ def matmul(a, b, out=None, **options):
             raise TypeError(
                 f"Argument '{position}' has incorrect type (expected cupy._core.core._ndarray_base, got {kind})"
             )
-    if options.keys() - {"axes", "axis", "keepdims", "casting", "dtype", "signature", "order"}:
-        raise TypeError(f"Wrong arguments {options}")
-    check("matmul", a, b, *[out] * (out is not None))
-    _count("matmul", "matmul")
+    check("matmul", a, b, out)
+    used("matmul")
     with np.errstate(all="ignore"):
-        result = np.matmul(a._x, b._x, **options)
-    return fresh(result) if out is None else _into(out, result)
+        result = np.matmul(a._x, b._x, out=plain(out))
+    if out is not None:
+        written(out._x)
+    return like_views(result, [] if out is None else [out])
+
+
+# ---- arrays that are made --------------------------------------------------------------------------------------------
+
+
+def empty(shape, dtype=float, order="C"):
+    return ndarray(shape, dtype, order=order)
+
+
+def empty_like(prototype, dtype=None, order="K", subok=None, shape=None):
+    if subok is not None or not isinstance(prototype, ndarray):
+        raise TypeError(f"Unsupported type {type(prototype)}")
+    like = np.empty_like(prototype._x, dtype, order, subok=False, shape=shape)
+    found = ndarray(like.nbytes, np.uint8)
+    return ndarray(like.shape, dtype_of(like.dtype), found.data, like.strides)
+
+
+def _filled(make, value):
+    @recorded
+    def function(first, *more, **options):
+        made = make(first, *more, **options)
+        made.fill(value)
+        return made
+
+    return function
+
+
+@recorded
+def full(shape, fill_value, dtype=None, order="C"):
+    made = empty(shape, np.asarray(plain(fill_value)).dtype if dtype is None else dtype, order)
+    made.fill(fill_value)
+    return made
+
+
+def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
+    """An array on the current device: of another device, of the host, or of numbers."""
+    machine, order = current(), order or "K"
+    if isinstance(obj, ndarray):
+        here, flags = obj._memory.device_id in (None, machine.device), obj.flags
+        fits = {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, True)
+        if here and not copy and fits and dtype in (None, obj.dtype):
+            return obj
+        if not here:
+            machine.copied["between devices"] += obj.nbytes
+        return _copied(obj, obj.dtype if dtype is None else dtype_of(dtype), order)
+    values = np.array(obj, dtype, ndmin=ndmin, copy=None)
+    dtype_of(values.dtype)
+    refuse()  # it goes by way of pinned memory that others get afterwards
+    machine.copied["to device"] += values.nbytes
+    if blocking:
+        machine.wait("array")
+    return fresh(values, order if order in "CF" else "F" if values.flags.fnc else "C")
+
+
+@recorded
+def _copied(array, dtype, order):
+    return fresh(array._x.astype(dtype, copy=False), order)
+
+
+def asarray(a, dtype=None, order=None, *, copy=None, blocking=False):
+    return array(a, dtype, bool(copy), order, blocking=blocking)
+
+
+def ascontiguousarray(a, dtype=None):
+    if not isinstance(a, ndarray):
+        raise TypeError(f"Argument 'a' has incorrect type (expected cupy._core.core._ndarray_base, got {type(a)})")
+    return (a if a.ndim else a.reshape(1)).astype(a.dtype if dtype is None else dtype, "C", copy=False)
+
+
+def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
+    return a.get(stream, order, out, blocking)
+
+
+@recorded
+def copyto(dst, src, casting="same_kind", where=None):
+    """Copy into an array, from one of any device or a number."""
+    if isinstance(src, np.ndarray) and src.ndim:
+        raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
+    if isinstance(src, ndarray) and src._memory.device_id != dst._memory.device_id and where is None:
+        current().copied["between devices"] += src.nbytes
+    else:
+        check("copyto", dst, src, where)
+    np.copyto(dst._x, plain(src), casting, where=True if where is None else plain(where))
+    written(dst._x)
+
+
+def from_dlpack(array, *, device=None, copy=None):
+    """A view on the memory of an array that lies on a device."""
+    if not isinstance(array, ndarray):
+        raise NotImplementedError(f"stand-in: DLPack from {type(array).__module__}.{type(array).__name__}")
+    return wrapped(array._x.view(), array)
+
+
+@recorded
+def where(condition, x, y):
+    if not isinstance(condition, ndarray):
+        raise AttributeError(f"{type(condition).__name__!r} object has no attribute 'astype'")
+    for value in (x, y):
+        if not isinstance(value, ndarray | SCALARS):
+            raise TypeError(f"Unsupported type {type(value)}")
+    check("where", condition, x, y)
+    return fresh(np.where(condition._x, plain(x), plain(y)))
+
+
+FUNCTIONS = {
+    function.__name__: function
+    for function in (
+        array, asarray, ascontiguousarray, asnumpy, copyto, empty, empty_like, from_dlpack, full, matmul, where,
+    )
+}  # fmt: skip
+FUNCTIONS |= {"zeros": _filled(empty, 0), "zeros_like": _filled(empty_like, 0), "ones": _filled(empty, 1)}
+
+
+def find(name):
+    """CuPy's function or value of a name: None if the stand-in has nothing for it."""
+    told, numpys = known()["cupy"][name], getattr(np, name, None)
+    if isinstance(told, str) and callable(numpys):
+        return derived(name, numpys, told)
+    return numpys if isinstance(numpys, type | float) else None

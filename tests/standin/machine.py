@@ -8,7 +8,7 @@ import threading
 import weakref
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,8 +35,6 @@ ERRORS = {  # the codes of the runtime that the stand-in can give
     904: "cudaErrorStreamCaptureUnjoined: capturing stream has unjoined work",
     905: "cudaErrorStreamCaptureIsolation: dependency created on uncaptured work in another stream",
     907: "cudaErrorCapturedEvent: operation not permitted on an event last recorded in a capturing stream",
-    704: "cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled",
-    705: "cudaErrorPeerAccessNotEnabled: peer access has not been enabled",
 }
 
 
@@ -75,7 +73,6 @@ class Device:
     limit: int = 0
     used: int = 0
     held: int = 0
-    peers: set = field(default_factory=set)
 
 
 class Machine:
@@ -105,7 +102,6 @@ class Machine:
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
         self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
-        self.forbidden = None  # the error of cupyx.allow_synchronize(False)
         self.lock = threading.RLock()
         self._pinned = {}  # address on the host -> weak reference to the bytes there
         self.recent = {}  # address -> weak reference to the array whose pointer was asked for since the last launch
@@ -177,8 +173,6 @@ class Machine:
 
     def wait(self, what, stream=None, device=None, seen=None):
         """The host waits for a stream (the current one without), for all of a device, or for what an event has seen."""
-        if self.forbidden:
-            raise self.forbidden(f"{what}: the host waits for the device")
         if self.captures and seen is None:
             from .graphs import refuse
 

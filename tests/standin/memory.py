@@ -13,8 +13,8 @@ from .graphs import noted, refuse
 from .machine import CUDARuntimeError, OutOfMemoryError, bytes_at, current, mark, owner_at
 
 __all__ = [
-    "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "PinnedMemoryPointer", "PinnedMemoryPool", "UnownedMemory",
-    "alloc", "alloc_pinned_memory", "using_allocator",
+    "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "UnownedMemory", "alloc", "alloc_pinned_memory",
+    "using_allocator",
 ]  # fmt: skip
 
 
@@ -24,15 +24,14 @@ class Memory:
     Errors  the driver's where there is none; a pool has its own
     """
 
-    def __init__(self, size):
+    def __init__(self, size, pooled=False):
+        self.machine, self.size, self._pool = current(), size, None
         try:
-            self._fill_in(size)
+            self.owner = self.machine.allocate(size)
         except OutOfMemoryError as error:
+            if pooled:
+                raise
             raise CUDARuntimeError(2) from error
-
-    def _fill_in(self, size, pool=None):
-        self.machine, self.size, self._pool = current(), size, pool
-        self.owner = self.machine.allocate(size)
         self.device_id = self.owner.home
 
     def __del__(self):
@@ -83,104 +82,41 @@ class MemoryPointer:
             return current().address(self._view)
         return interpreter.address(self.mem.owner[self._offset :]) if self.mem.size else 0
 
-    device = property(lambda self: self.mem.device)
     device_id = property(lambda self: self.mem.device_id)
-
-    def __int__(self):
-        return self.ptr
 
     def __add__(self, offset):
         return MemoryPointer(self.mem, self._offset + offset)
-
-    __radd__ = __add__
-
-    def __sub__(self, offset):
-        return self + -offset
-
-    def __repr__(self):
-        return f"<MemoryPointer {self.ptr:#x} device={self.device_id} mem={self.mem!r}>"
 
     def _bytes(self, size):
         if self._offset + size > self.mem.size:
             raise ValueError(f"stand-in: {size} bytes at byte {self._offset} of a block of {self.mem.size}")
         return self.mem.owner[self._offset : self._offset + size]
 
-    def _fill(self, values, direction, stream=None):
-        there, machine = self._bytes(len(values)), current()
-        if direction == "to device" and machine.pinned_at(values.ctypes.data) is None:
-            refuse(stream=stream)  # memory that may be paged out
-        if not noted("memcpy", lambda: self._move(there, values, direction, stream), [there, values], stream):
-            self._move(there, values, direction, stream)
+    def _write(self, name, size, values, stream, direction=None):
+        """An operation on a stream that writes bytes: of an array, or one value."""
+        there, machine, reads = self._bytes(size), current(), [values] if isinstance(values, np.ndarray) else []
 
-    @staticmethod
-    def _move(there, values, direction, stream):
-        machine = current()
-        machine.access("memcpy", [values], [there], stream)
-        there.view(np.ndarray)[...] = values
-        mark(there)
-        machine.copied[direction] += len(values)
+        def write():
+            machine.access(name, reads, [there], stream)
+            there.view(np.ndarray)[...] = values
+            mark(there)
+            machine.copied[direction] += size * (direction is not None)
 
-    def copy_from_host(self, mem, size):
-        address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
-        self._fill(bytes_at(address, size), "to device")
-        current().wait("copy_from_host")
+        if not noted(name, write, [there, *reads], stream):
+            write()
 
     def copy_from_host_async(self, mem, size, stream=None):
-        address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
-        self._fill(bytes_at(address, size), "to device", stream)
-
-    def copy_from_device(self, src, size):
-        self.copy_from_device_async(src, size)
+        values = bytes_at(int(mem), size)
+        if current().pinned_at(int(mem)) is None:
+            refuse(stream=stream)  # memory that may be paged out
+        self._write("memcpy", size, values, stream, "to device")
 
     def copy_from_device_async(self, src, size, stream=None):
-        between = src.device_id != self.device_id
-        self._fill(src._bytes(size), "between devices" if between else "on device", stream)
-
-    def copy_from(self, mem, size):
-        self.copy_from_device(mem, size) if isinstance(mem, MemoryPointer) else self.copy_from_host(mem, size)
-
-    def copy_from_async(self, mem, size, stream=None):
-        device = isinstance(mem, MemoryPointer)
-        (self.copy_from_device_async if device else self.copy_from_host_async)(mem, size, stream)
-
-    def copy_to_host(self, mem, size):
-        self.copy_to_host_async(mem, size)
-        current().wait("copy_to_host")
-
-    def copy_to_host_async(self, mem, size, stream=None):
-        address = mem.value if isinstance(mem, ctypes.c_void_p) else int(mem)
-        here = self._bytes(size)
-        if current().pinned_at(address) is None:
-            refuse(stream=stream)  # memory that may be paged out
-
-        def move():
-            current().access("memcpy", [here], [], stream)
-            bytes_at(address, size)[...] = here
-            current().copied["to host"] += size
-
-        if not noted("memcpy", move, [here], stream):
-            move()
+        direction = "between devices" if src.device_id != self.device_id else "on device"
+        self._write("memcpy", size, src._bytes(size), stream, direction)
 
     def memset_async(self, value, size, stream=None):
-        there = self._bytes(size)
-
-        def fill():
-            current().access("memset", [], [there], stream)
-            there.view(np.ndarray)[...] = value
-            mark(there)
-
-        if not noted("memset", fill, [there], stream):
-            fill()
-
-    def memset(self, value, size):
-        self.memset_async(value, size)
-
-
-class _Block(Memory):
-    """Memory from the pool of all, whose free blocks go back to the driver before it says that there is none."""
-
-    def __init__(self, size):
-        self._fill_in(size)
+        self._write("memset", size, value, stream)
 
 
 class MemoryPool:
@@ -190,7 +126,7 @@ class MemoryPool:
     """
 
     def __init__(self, allocator=None, private=True):
-        self._allocator, self._private, self.free, self._limit = allocator, private, [], 0
+        self._allocator, self._private, self.free = allocator, private, []
         self._machine = current() if private else None
 
     def __del__(self):
@@ -199,7 +135,7 @@ class MemoryPool:
 
     def malloc(self, size):
         if not self._private or not size:
-            return MemoryPointer(_Block(size), 0)
+            return MemoryPointer(Memory(size, pooled=True), 0)
         fitting = [block for block in self.free if block[0] == current().device and block[1] >= size]
         if fitting:  # a block that was given back, of which nobody else knows
             self.free.remove(block := min(fitting, key=lambda block: block[1]))
@@ -225,25 +161,14 @@ class MemoryPool:
     def free_bytes(self):
         return self._device.held - self._device.used
 
-    def n_free_blocks(self):
-        return int(self.free_bytes() > 0)
-
     def free_all_blocks(self, stream=None):
         current().forget(self.free)
         self.free = []
         self._device.held = self._device.used
 
     def set_limit(self, size=None, fraction=None):
-        if (size is None) == (fraction is None):
-            raise ValueError("size and fraction cannot be specified at one time")
-        limit = int(self._device.capacity * fraction) if size is None else size
-        if self._private:
-            self._limit = limit
-        else:
-            self._device.limit = limit
-
-    def get_limit(self):
-        return self._limit if self._private else self._device.limit
+        if not self._private:
+            self._device.limit = size
 
     @property
     def _device(self):
@@ -270,39 +195,9 @@ def using_allocator(allocator=None):
         _allocators.used = before
 
 
-class PinnedMemoryPointer:
-    """Memory of the host that kernels reach by its address; with the buffer protocol, which ctypes lends it."""
-
-    ptr = property(ctypes.addressof)
-    mem = property(lambda self: self)
-
-    def size(self):
-        return ctypes.sizeof(self)
-
-    def __int__(self):
-        return self.ptr
-
-    def __add__(self, offset):
-        return _pinned(memoryview(self), offset)
-
-
-def _pinned(memory, offset=0):
-    kind = type("PinnedMemoryPointer", (PinnedMemoryPointer, ctypes.c_uint8 * (len(memory) - offset)), {})
-    return kind.from_buffer(memory, offset)
-
-
 def alloc_pinned_memory(size):
+    """Memory of the host that kernels reach by its address; with the buffer protocol, which ctypes lends it."""
     memory = np.empty(size, np.uint8)
     current().pin(memory)
-    return _pinned(memory.data)
-
-
-class PinnedMemoryPool:
-    def malloc(self, size):
-        return alloc_pinned_memory(size)
-
-    def free_all_blocks(self):
-        pass
-
-    def n_free_blocks(self):
-        return 0
+    kind = type("PinnedMemoryPointer", (ctypes.c_uint8 * size,), {"ptr": property(ctypes.addressof)})
+    return kind.from_buffer(memory.data)

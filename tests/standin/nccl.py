@@ -5,6 +5,7 @@ A call waits for the same call of all ranks and then does it at once; what the r
 two arguments share where they must not, streams of another device, and sends outside of a group.
 """
 
+import functools
 import os
 import threading
 import time
@@ -180,10 +181,8 @@ class NcclCommunicator:
             return
         low, high = sorted(((call.sent, sent.nbytes), (call.received, received.nbytes)))
         apart = call.sent == call.received or low[0] + low[1] <= high[0]
-        part = {"reduceScatter": (call.received, call.sent, received), "allGather": (call.sent, call.received, sent)}
-        if not apart and call.name in part:
-            inner, outer, own = part[call.name]
-            apart = inner == outer + self._rank * own.nbytes
+        if not apart and call.name == "allGather":
+            apart = call.sent == call.received + self._rank * sent.nbytes
         if not apart:
             raise ValueError(f"stand-in: {call.name} with memory that it sends from and receives in, in part")
         run = lambda: self._run(call, sent, received, do)
@@ -204,29 +203,18 @@ class NcclCommunicator:
         self._meet((call, sent, received), lambda brought: _move(brought, do))
         mark(received)
 
-    def _reduced(self, call, share):
-        kind = np.dtype(TYPES[call.type])
-
-        def do(parts):
-            total = parts[0].view(kind)
-            for part in parts[1:]:
-                total = REDUCED[call.op](total, part.view(kind))
-            total = (total / len(parts)).astype(kind) if call.op == AVERAGE else total
-            return share(total.view(np.uint8))
-
-        return do
-
     def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
         words = {"sent": sendbuf, "received": recvbuf, "count": count, "type": datatype, "op": op}
         call = self._noted("allReduce", stream, **words)
         sent, received = (self._bytes(call, place, count) for place in (sendbuf, recvbuf))
-        self._together(call, sent, received, self._reduced(call, lambda total: [total] * self._size))
 
-    def reduceScatter(self, sendbuf, recvbuf, recvcount, datatype, op, stream):
-        words = {"sent": sendbuf, "received": recvbuf, "count": recvcount, "type": datatype, "op": op}
-        call = self._noted("reduceScatter", stream, **words)
-        sent, received = self._bytes(call, sendbuf, recvcount * self._size), self._bytes(call, recvbuf, recvcount)
-        self._together(call, sent, received, self._reduced(call, lambda total: np.split(total, self._size)))
+        def do(parts):
+            parts = [part.view(TYPES[datatype]) for part in parts]
+            total = functools.reduce(REDUCED[op], parts)
+            total = (total / len(parts)).astype(total.dtype) if op == AVERAGE else total
+            return [total.view(np.uint8)] * self._size
+
+        self._together(call, sent, received, do)
 
     def allGather(self, sendbuf, recvbuf, count, datatype, stream):
         call = self._noted("allGather", stream, sent=sendbuf, received=recvbuf, count=count, type=datatype)

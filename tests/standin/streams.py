@@ -7,7 +7,7 @@ import weakref
 from . import graphs
 from .machine import CUDARuntimeError, current
 
-__all__ = ["Device", "Event", "ExternalStream", "Stream", "get_current_stream", "get_elapsed_time"]
+__all__ = ["Device", "Event", "Stream", "get_current_stream", "get_elapsed_time"]
 
 _pointers = itertools.count(1 << 20, 16)
 _events: "weakref.WeakValueDictionary" = weakref.WeakValueDictionary()  # by what the driver calls them
@@ -44,15 +44,8 @@ class Device:
     def __hash__(self):
         return hash(self.id)
 
-    def __lt__(self, other):
-        return self.id < other.id
-
-    def __repr__(self):
-        return f"<CUDA Device {self.id}>"
-
-    @property
-    def compute_capability(self):
-        return current().capability
+    compute_capability = property(lambda self: current().capability)
+    pci_bus_id = property(lambda self: f"0000:{self.id:02X}:00.0")
 
     @property
     def mem_info(self):
@@ -60,29 +53,23 @@ class Device:
         device = current().devices[self.id]
         return device.capacity - device.held, device.capacity
 
-    @property
-    def pci_bus_id(self):
-        return f"0000:{self.id:02X}:00.0"
 
-    @property
-    def attributes(self):
-        return {"MultiProcessorCount": 132, "WarpSize": 32, "MaxSharedMemoryPerBlockOptin": 232448}
+class Stream:
+    """ptr: what the driver calls it; device_id: -1 for the default streams of every device."""
 
-
-class _Stream:
-    """What streams of all kinds do. ptr: what the driver calls it; device_id: -1 for the streams of every device."""
-
-    def __init__(self, ptr, device_id):
-        self.ptr, self.device_id, self._before = ptr, device_id, []
+    def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
+        self.ptr, self.device_id, self._before = (NULL, -1, []) if null else (next(_pointers), current().device, [])
+        self.is_non_blocking, self.priority = non_blocking, priority
+        if not null:
+            current().streams[self.ptr] = self.device_id
+            if non_blocking:
+                current().order.independent.add((self.device_id, self.ptr))
 
     def __eq__(self, other):
-        return isinstance(other, _Stream) and self.ptr == other.ptr
+        return isinstance(other, Stream) and self.ptr == other.ptr
 
     def __hash__(self):
         return hash(self.ptr)
-
-    def __repr__(self):
-        return f"<{type(self).__name__} {self.ptr} (device {self.device_id})>"
 
     def __enter__(self):
         self._before.append(get_current_stream())
@@ -101,7 +88,6 @@ class _Stream:
         machine.stream_of_device[machine.device] = self
         return self
 
-    done = True
     is_capturing = lambda self: current().stream(self) in current().captures
 
     def synchronize(self):
@@ -121,13 +107,6 @@ class _Stream:
             if event.endless:
                 machine.endless.add(self.ptr)
 
-    def add_callback(self, callback, arg):
-        callback(self, 0, arg)
-
-    def launch_host_func(self, callback, arg):
-        if not graphs.noted("launch_host_func", lambda: callback(arg), (), self):
-            callback(arg)
-
     def begin_capture(self, mode=None):
         graphs.begin(self)
 
@@ -135,26 +114,7 @@ class _Stream:
         return graphs.end(self)
 
 
-class Stream(_Stream):
-    def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
-        self.is_non_blocking, self.priority = non_blocking, priority
-        device = -1 if null or ptds else current().device
-        super().__init__(NULL if null else 2 if ptds else next(_pointers), device)
-        if device >= 0:
-            current().streams[self.ptr] = device
-            if non_blocking:
-                current().order.independent.add((device, self.ptr))
-
-
 Stream.null = Stream(null=True)
-Stream.ptds = Stream(ptds=True)
-
-
-class ExternalStream(_Stream):
-    """A stream that something else made."""
-
-    def __init__(self, ptr, device_id=-1):
-        super().__init__(ptr, device_id)
 
 
 class Event:

@@ -45,7 +45,7 @@ def test_nothing_runs_before_the_graph_is_launched(cupy, stream):
     pool = cupy.cuda.MemoryPool()
     with cupy.cuda.using_allocator(pool.malloc):
         found = captured(stream, work)
-    assert found.work == 5 and 'label="memcpy"' in found.debug_dot_str()
+    assert found.work == 5 and "memcpy" in found.names
     assert x.tolist() == [[1, -2]] and out.tolist() == [[0, 0]]
     started = len(cupy.machine.launches)
     assert started == launches + 1
@@ -66,22 +66,21 @@ FORBIDDEN = {
     "a list": lambda cupy, x, s: x[[0, 1]],
     "the stream": lambda cupy, x, s: s.synchronize(),
     "the device": lambda cupy, x, s: cupy.cuda.Device().synchronize(),
-    "memcpy": lambda cupy, x, s: cupy.cuda.runtime.memcpy(x.data.ptr, x.data.ptr + 4, 4, 3),
     "an event": lambda cupy, x, s: s.record().synchronize(),
     "whether an event is done": lambda cupy, x, s: s.record().done,
 }
 
 
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_waits_spoils_the_capture(name, cupy, stream):
-    x = cupy.ones(3, np.float32)
-    stream.begin_capture()
-    with pytest.raises(RuntimeError, match="StreamCaptureUnsupported|CapturedEvent"):
-        FORBIDDEN[name](cupy, x, stream)
-    assert stream.is_capturing()
-    with pytest.raises(RuntimeError, match="StreamCaptureInvalidated"):
-        stream.end_capture()
-    assert not stream.is_capturing() and x.tolist() == [1, 1, 1]
+def test_what_waits_spoils_the_capture(cupy, stream):
+    for forbidden in FORBIDDEN.values():
+        x = cupy.ones(3, np.float32)
+        stream.begin_capture()
+        with pytest.raises(RuntimeError, match="StreamCaptureUnsupported|CapturedEvent"):
+            forbidden(cupy, x, stream)
+        assert stream.is_capturing()
+        with pytest.raises(RuntimeError, match="StreamCaptureInvalidated"):
+            stream.end_capture()
+        assert not stream.is_capturing() and x.tolist() == [1, 1, 1]
 
 
 def test_libraries_and_the_default_stream_are_not_captured(cupy, stream):

@@ -6,13 +6,12 @@ import threading
 import numpy as np
 import pytest
 
-from minigrad_kernels import interpreter, matmul, optimizer
+from minigrad_kernels import matmul, optimizer
 from minigrad_kernels.errors import KindError, StateError
 from minigrad_kernels.optimizer import Adam
 from tests import standin
 from tests.kernels.interpreter.cuda_kernels import bias_relu
-from tests.standin import OrderError, rows
-from tests.standin.rows import HOST
+from tests.standin import OrderError
 
 
 @pytest.fixture
@@ -22,8 +21,15 @@ def machine():
 
 
 @pytest.fixture
-def space(machine):
-    return rows.space(machine)
+def cupy(machine):
+    import cupy
+
+    return cupy
+
+
+@pytest.fixture
+def a(cupy):
+    return cupy.asarray(np.arange(1, 7, dtype=np.float32).reshape(2, 3))
 
 
 def relu(x, row, out, size=None):
@@ -34,9 +40,8 @@ def relu(x, row, out, size=None):
 # ---- devices, streams and memory -------------------------------------------------------------------------------------
 
 
-def test_arrays_work_on_their_own_device_alone(space):
-    cupy, a = space["cupy"], space["a"]
-    out, sums = cupy.empty((2, 3), np.float32), cupy.empty(3, np.float32)
+def test_arrays_work_on_their_own_device_alone(machine, cupy, a):
+    out, sums, threads = cupy.empty((2, 3), np.float32), cupy.empty(3, np.float32), []
     with cupy.cuda.Device(1):
         cupy.cuda.Device(0).synchronize()
         there = cupy.asarray(a)
@@ -49,209 +54,119 @@ def test_arrays_work_on_their_own_device_alone(space):
                 use()
         with pytest.raises(ValueError, match="x lies on device 0, the current device is 1"):
             relu(a, sums, out)
-        assert a.get().shape == (2, 3) and a[0, 1:].shape == (2,), "these look, and compute nothing"
-        assert a.astype(np.float32, copy=False) is a and cupy.ascontiguousarray(a) is a
-    assert space["m"].copied["between devices"] == a.nbytes
-
-
-def test_the_current_device_is_that_of_the_thread(space):
-    cupy, found = space["cupy"], []
-    with cupy.cuda.Device(1):
-        thread = threading.Thread(target=lambda: found.append(cupy.cuda.runtime.getDevice()))
+        with cupy.cuda.Device(0):
+            stream = cupy.cuda.Stream()
+        with pytest.raises(RuntimeError, match="not created on the current device"):
+            stream.use()
+        thread = threading.Thread(target=lambda: threads.append(cupy.cuda.runtime.getDevice()))
         thread.start()
         thread.join()
-        assert found == [0] and cupy.cuda.runtime.getDevice() == 1
-    assert cupy.cuda.runtime.getDevice() == 0
+    assert threads == [0] and machine.copied["between devices"] == a.nbytes
 
 
-def test_streams(space, machine):
-    cupy = space["cupy"]
-    stream = cupy.cuda.Stream(non_blocking=True)
-    assert cupy.cuda.get_current_stream() == cupy.cuda.Stream.null and cupy.cuda.Stream.null.ptr == 0
-    stream.wait_event(cupy.cuda.Stream.null.record())
-    with stream:
-        assert cupy.cuda.get_current_stream().ptr == stream.ptr
-        relu(space["a"], cupy.zeros(3, np.float32), cupy.empty((2, 3), np.float32))
-    assert machine.launches[-1].stream == stream.ptr
-    with cupy.cuda.Device(1), pytest.raises(RuntimeError, match="not created on the current device"):
-        stream.use()
+WAITS = {
+    "event": lambda cupy, stream: stream.wait_event(cupy.cuda.get_current_stream().record()),
+    "host": lambda cupy, stream: cupy.cuda.get_current_stream().synchronize(),
+    "device": lambda cupy, stream: cupy.cuda.Device().synchronize(),
+}
 
 
-def use_on(stream, wait, x, change):
-    """Use an array on a stream after a way of waiting for the default one."""
-    import cupy
-
-    waits = {
-        "nothing": lambda: None,
-        "event": lambda: stream.wait_event(cupy.cuda.get_current_stream().record()),
-        "host": lambda: cupy.cuda.get_current_stream().synchronize(),
-        "device": lambda: cupy.cuda.Device().synchronize(),
-    }
-    waits[wait]()
-    with stream:
-        if change:
-            x += 1
-        else:
-            x.sum()
+@pytest.mark.parametrize("use", [lambda x: x.sum(), lambda x: x.fill(0)], ids=["read", "written"])
+def test_streams_that_do_not_wait_are_found(cupy, use):
+    x, stream = cupy.ones(8, np.float32), cupy.cuda.Stream(non_blocking=True)
+    with stream, pytest.raises(OrderError, match="fill on stream 0 of device 0 wrote, and does not wait for it"):
+        use(x)
+    with cupy.cuda.Stream():  # which by itself waits for the default one
+        use(x)
+    arrays = [cupy.ones(8, np.float32) for _ in WAITS]
+    for wait, y in zip(WAITS.values(), arrays, strict=True):
+        stream = cupy.cuda.Stream(non_blocking=True)
+        wait(cupy, stream)
+        with stream:
+            use(y)
 
 
-@pytest.mark.parametrize("wait", ["nothing", "event", "host", "device"])
-@pytest.mark.parametrize("change", [False, True], ids=["read", "written"])
-def test_streams_that_do_not_wait_are_found(space, wait, change):
-    cupy, x = space["cupy"], space["cupy"].ones(8, np.float32)
-    stream = cupy.cuda.Stream(non_blocking=True)
-    if wait != "nothing":
-        use_on(stream, wait, x, change)
-        return
-    with pytest.raises(OrderError, match="ones|fill.* on stream 0 of device 0 wrote, and does not wait for it"):
-        use_on(stream, wait, x, change)
-    use_on(cupy.cuda.Stream(), wait, x, change)  # which by itself waits for the default one
-
-
-def test_kernels_take_part_in_the_order_of_streams(space):
-    cupy, a = space["cupy"], space["a"]
+def test_kernels_and_memory_take_part_in_the_order_of_streams(machine, cupy, a):
     row, out, stream = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32), cupy.cuda.Stream(non_blocking=True)
     relu(a, row, out)
     with stream, pytest.raises(OrderError, match="add on stream .* reads memory that interpreter_bias_relu .* wrote"):
         out + 1
-    with stream, pytest.raises(OrderError, match="fill on stream .* does not wait for it"):
-        row[...] = 0
     stream.wait_event(cupy.cuda.Stream.null.record())
     with stream:
         assert (out + row).shape == (2, 3)
+        relu(out, row, cupy.empty((2, 3), np.float32))
+    assert machine.launches[-1].stream == stream.ptr
+    x = cupy.ones(8, np.float32)
+    stream.wait_event(cupy.cuda.Stream.null.record())
+    with stream:
+        x.sum()
+    del x
+    with pytest.raises(OrderError, match=r"sum \(before it was given back\) on stream"):
+        cupy.ones(8, np.float32)
 
 
-def test_memory_that_another_stream_still_uses_must_not_be_given_back(space):
-    cupy = space["cupy"]
-    stream = cupy.cuda.Stream(non_blocking=True)
-    for waits in (True, False):
-        x = cupy.ones(8, np.float32)
-        stream.wait_event(cupy.cuda.Stream.null.record())
-        with stream:
-            x.sum()
-        if waits:
-            cupy.cuda.Stream.null.wait_event(stream.record())
-        del x
-        if waits:
-            cupy.ones(8, np.float32)
-        else:
-            with pytest.raises(OrderError, match=r"sum \(before it was given back\) on stream"):
-                cupy.ones(8, np.float32)
-
-
-def test_memory_is_counted_and_ends(space, machine):
-    cupy = space["cupy"]
+def test_memory_is_counted_and_ends(cupy):
     pool = cupy.get_default_memory_pool()
     used = pool.used_bytes()
     block = cupy.empty(1000, np.uint8)
     view = block[10:]
-    assert pool.used_bytes() == used + 1024
     del block
     assert pool.used_bytes() == used + 1024, "the view holds the memory"
     del view
     assert pool.used_bytes() == used and pool.total_bytes() >= used + 1024
     pool.free_all_blocks()
-    assert pool.total_bytes() == used
     free, total = cupy.cuda.Device().mem_info
-    assert free == total - used
+    assert pool.total_bytes() == used == total - free
     pool.set_limit(size=used + 2048)
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="Out of memory allocating 4,096 bytes"):
         cupy.empty(1024, np.float32)
-    assert isinstance(cupy.empty(512, np.float32), cupy.ndarray)
 
 
-def test_waiting_is_counted_and_can_be_forbidden(space, machine):
-    cupyx, a = space["cupyx"], space["a"]
-    machine.synchronisations.clear()
-    a[0, 0].item(), float(a.sum()), a.get(), space["cupy"].cuda.Device().synchronize()
+def test_what_the_host_does_is_counted(machine, cupy, a):
+    machine.synchronisations.clear(), machine.copied.clear()
+    a[0, 0].item(), float(a.sum()), a.get(), cupy.cuda.Device().synchronize()
     assert machine.synchronisations == {"item": 1, "float": 1, "get": 1, "Device.synchronize": 1}
-    with cupyx.allow_synchronize(False), pytest.raises(cupyx.DeviceSynchronized):
-        a.tolist()
-
-
-def test_copies_and_libraries_are_counted(space, machine):
-    cupy, a = space["cupy"], space["a"]
-    machine.copied.clear()
-    b = cupy.asarray(HOST)
-    b.get(), b.set(HOST), cupy.matmul(a, b.T), a.dot(b.T), a @ b.T, cupy.linalg.norm(a)
-    assert machine.copied == {"to device": 48, "to host": 24}
-    assert machine.library == {"matmul": 2, "dot": 1, "linalg.norm": 1}
-
-
-def test_copies_by_address(space, machine):
-    cupy, cupyx = space["cupy"], space["cupyx"]
-    runtime, a, out = cupy.cuda.runtime, space["a"], space["cupy"].empty((2, 3), np.float32)
-    pinned = cupyx.empty_pinned((2, 3), np.float32)
-    pinned[...] = 5
-    runtime.memcpyAsync(out.data.ptr, pinned.ctypes.data, out.nbytes, runtime.memcpyHostToDevice, 0)
-    assert (out.get() == 5).all()
-    with cupy.cuda.Device(1):
-        there = cupy.empty((2, 3), np.float32)
-    cupy.cuda.Device(0).synchronize()
-    runtime.memcpyPeerAsync(there.data.ptr, 1, a.data.ptr, 0, a.nbytes, 0)
-    assert there.tolist() == a.tolist()
-    a.get(out=pinned)
-    assert pinned.tolist() == a.tolist()
-
-
-def test_ranges_have_names(space, machine):
-    nvtx = space["cupy"].cuda.nvtx
-    nvtx.RangePush("forward")
-    nvtx.RangePush("conv2d")
-    nvtx.RangePop()
-    assert (machine.ranges, machine.open_ranges) == (["forward", "conv2d"], ["forward"])
+    a.set(np.ones((2, 3), np.float32)), cupy.matmul(a, a.T), a.dot(a.T), a @ a.T, cupy.linalg.norm(a)
+    assert machine.copied == {"to device": 24, "to host": 32}
+    assert {name: n for name, n in machine.library.items() if n} == {"matmul": 2, "dot": 1, "linalg.norm": 1}
 
 
 # ---- launches --------------------------------------------------------------------------------------------------------
 
 
-def test_kernels_are_interpreted_on_the_memory_of_arrays(space, machine):
-    cupy, a = space["cupy"], space["a"]
+def test_kernels_are_interpreted_on_the_memory_of_arrays(machine, cupy, a):
+    import cupyx
+
     out = cupy.empty((2, 2), np.float32)
     matmul.forward(a, a.T, None, False, out, cupy.empty(matmul.workspace(a, a.T), np.uint8))
-    assert out.tolist() == [[14, 32], [32, 77]]
-    assert [launch.name.startswith("matmul_") for launch in machine.launches] == [True]
-    assert not machine.library
+    assert out.tolist() == [[14, 32], [32, 77]] and machine.launches[0].name.startswith("matmul_")
+    pinned = cupyx.empty_pinned((2, 3), np.float32)
+    memory = cupy.cuda.UnownedMemory(pinned.ctypes.data, pinned.nbytes, pinned, 0)
+    relu(a, cupy.ones(3, np.float32), cupy.ndarray((2, 3), np.float32, cupy.cuda.MemoryPointer(memory, 0)), 6)
+    assert pinned.tolist() == [[2, 3, 4], [5, 6, 7]]
+    bias_relu((1,), (32,), (a, cupy.zeros(3, np.float32), pinned.ctypes.data, 6, 3))
+    assert (pinned == a.get()).all()
 
 
-def test_pinned_memory_is_reached_by_kernels(space):
-    cupy, cupyx = space["cupy"], space["cupyx"]
-    out = cupyx.zeros_pinned((2, 3), np.float32)
-    memory = cupy.cuda.UnownedMemory(out.ctypes.data, out.nbytes, out, 0)
-    there = cupy.ndarray((2, 3), np.float32, cupy.cuda.MemoryPointer(memory, 0))
-    relu(space["a"], cupy.ones(3, np.float32), there, 6)
-    assert out.tolist() == [[2, 3, 4], [5, 6, 7]]
-    bias_relu((1,), (32,), (space["a"], cupy.zeros(3, np.float32), out.ctypes.data, 6, 3))
-    assert (out == space["a"].get()).all()
-
-
-def test_faults_are_raised(space):
-    cupy, a = space["cupy"], space["a"]
-    row, out = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32)
-    relu(a, row, out)
-    assert out.tolist() == [[2, 3, 4], [5, 6, 7]]
-    with pytest.raises(StateError, match="unwritten read: .* at byte 0 of x, which has 24 that nobody wrote"):
-        relu(cupy.empty((2, 3), np.float32), row, out)
-    with pytest.raises(StateError, match="out of bounds: .* byte 24 of x, which has 24"):
-        relu(a, row, out, 7)
-    whole = cupy.ones(64, np.float32)
-    with pytest.raises(StateError, match="out of bounds: .* byte 8 of out, which has 8"):
-        relu(a, row, whole[3:5], 6)
-    with pytest.raises(KindError, match="x has type float64, wants elements of 4 bytes"):
-        relu(a.astype("f8"), row, out)
-    with pytest.raises(StateError, match="a null pointer"):
-        relu(a, row, cupy.empty(0), 1)
+def test_faults_are_raised(cupy, a):
+    row, out, whole = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32), cupy.ones(64, np.float32)
     place = cupy.ones(6, np.float32).data.ptr
+    for x, to, size, error, message in (
+        (cupy.empty((2, 3), np.float32), out, 6, StateError, "unwritten read: .* 24 that nobody wrote"),
+        (a, out, 7, StateError, "out of bounds: .* byte 24 of x, which has 24"),
+        (a, whole[3:5], 6, StateError, "out of bounds: .* byte 8 of out, which has 8"),
+        (a.astype("f8"), out, 6, KindError, "x has type float64, wants elements of 4 bytes"),
+        (a, cupy.empty(0), 1, StateError, "a null pointer"),
+    ):
+        with pytest.raises(error, match=message):
+            relu(x, row, to, size)
     with pytest.raises(StateError, match="belongs to no array"):
         bias_relu((1,), (32,), (a, place, out, 6, 3))
 
 
-def test_addresses_in_tables_are_reached_and_lie_on_the_device(space):
-    cupy = space["cupy"]
-    state, hyper = (
-        [[make(5, np.float32)] for make in (cupy.ones, cupy.ones, cupy.zeros, cupy.zeros)],
-        np.zeros(len(Adam)),
-    )
+def test_addresses_in_tables_are_reached_and_lie_on_the_device(cupy):
+    hyper, makes = np.zeros(len(Adam)), (cupy.ones, cupy.ones, cupy.zeros, cupy.zeros)
+    state = [[make(5, np.float32)] for make in makes]
     hyper[[Adam.RATE, Adam.BETA1, Adam.BETA2, Adam.EPS, Adam.STEP]] = 0.1, 0.9, 0.999, 1e-8, 1
     optimizer.adam(*state, None, hyper)
     np.testing.assert_allclose(state[0][0].get(), 0.9, rtol=1e-6)
@@ -272,21 +187,3 @@ def test_without_running_launches_are_noted_alone():
     with pytest.raises(RuntimeError, match="not installed any more"):
         out + 1
     assert not hasattr(sys.modules.get("cupy"), "bogus") and "minigrad_kernels.toolchain.cuda.launch" not in sys.modules
-
-
-def test_a_launch_amid_one_of_another_thread_finds_its_arrays(machine, monkeypatch):
-    import cupy
-
-    mine, others = cupy.ones(3, "float32"), cupy.ones(5, "float32")
-    place, elsewhere = mine.data.ptr, others.data.ptr
-    register, found = interpreter.address, []
-
-    def amid(view):
-        if not found:
-            found.append(None)
-            found[0] = machine.arguments({place}).get(place)
-        return register(view)
-
-    monkeypatch.setattr(interpreter, "address", amid)
-    assert machine.arguments({elsewhere})[elsewhere].shape == others.shape
-    assert found[0] is not None and found[0].shape == mine.shape and not machine.recent

@@ -5,29 +5,29 @@ import shutil
 import pytest
 
 from minigrad import checkpoint
-from tests.reliability import kill_program, kills
+from tests.reliability import kills
 
 
-class Quiet(kill_program.Told):
+class Quiet(kills.Told):
     def say(self, what):
         pass
 
 
 def trained(folder, name, keep):
-    """Train in this process as kill_program does, with so many checkpoints kept."""
+    """Train in this process as kills.py does, with so many checkpoints kept."""
     with pytest.MonkeyPatch.context() as patch:
         real = checkpoint.save
         patch.setattr(checkpoint, "save", lambda *args, **options: real(*args, **options | {"keep": keep}))
-        patch.setattr(kill_program, "EVERY", 1)
-        kill_program.train(folder, name, Quiet())
+        patch.setattr(kills, "EVERY", 1)
+        kills.train(folder, name, Quiet())
 
 
-@pytest.mark.parametrize("name", [name for name in kill_program.RECIPES if name != "command"])
+@pytest.mark.parametrize("name", kills.PARTS)
 def test_any_step_can_be_gone_on_from(tmp_path, name):
     trained(tmp_path / "whole/last", name, 100)
     wanted, numbers = kills.state(tmp_path / "whole"), checkpoint.numbers(tmp_path / "whole/last")
     assert len(numbers) >= 12
-    stride = 1 if name == "accumulation" else 5  # there, groups of batches that an epoch does not fill are saved, too
+    stride = 1 if name == "dense" else 5  # it accumulates: groups that an epoch does not fill are saved, too
     for number in numbers[:-1:stride]:
         place = tmp_path / str(number) / "last"
         place.mkdir(parents=True)
