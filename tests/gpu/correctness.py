@@ -12,10 +12,7 @@ TESTS = Path(__file__).resolve().parents[1]
 FILES = (
     "kernels/test_kernels_cuda.py",
     "kernels/test_matmul_cuda.py",
-    "kernels/test_matmul_tensor.py",
     "kernels/test_conv2d_cuda.py",
-    "kernels/test_conv2d_weight_cuda.py",
-    "kernels/test_conv2d_cores.py",
     "kernels/test_residual.py",
     "kernels/test_pool_cuda.py",
     "kernels/test_elementwise_cuda.py",

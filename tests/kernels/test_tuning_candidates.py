@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda, cuda_weight
-from minigrad_kernels.conv2d.cuda_weight import problem_of
+from minigrad_kernels.conv2d import cuda
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.matmul import cuda as matmul
 
@@ -65,18 +64,18 @@ def weight_arrays(kind, x=(2, 24, 6, 5), w=(40, 24, 3, 3)):
     random, g = np.random.default_rng(3), (x[0], w[0], *x[2:])
     orders = (g, CHANNELS_LAST), (x, CHANNELS_LAST), (w, FILTER)
     made = [interpreter.array(laid_out(random.standard_normal(shape).astype(kind), order)) for shape, order in orders]
-    space = interpreter.empty(cuda_weight.weight_grad_workspace(x, w, *SETTINGS, np.dtype(kind).itemsize), np.uint8)
-    return (*made, space), list(cuda_weight.equals(problem_of(x, w, *SETTINGS), kind, True, True))
+    space = interpreter.empty(cuda.workspace("weight_grad", x, w, *SETTINGS, np.dtype(kind).itemsize), np.uint8)
+    return (*made, space), list(cuda.equals("weight_grad", x, w, x[2:], SETTINGS, kind, True))
 
 
 @pytest.mark.parametrize("x", [(2, 24, 6, 5), (9, 24, 8, 8)], ids=["one slice", "slices"])
 def test_candidates_of_weight_gradients_have_equal_bits(x):
     (g, x, dw, space), names = weight_arrays("float32", x)
-    assert names == list(cuda_weight.TILES)
+    assert names == list(cuda.WEIGHT_TILES)
     found = []
     for name in names:
         dw.fill(np.nan)
-        cuda_weight.weight_grad(g, x, *SETTINGS, dw, space, name)
+        cuda.weight_grad(g, x, *SETTINGS, dw, space, name)
         found.append(np.array(dw))
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
@@ -91,9 +90,9 @@ def test_a_weight_gradient_runs_what_was_chosen(monkeypatch):
         start(names[1])  # as when it is timed
         return names[0]
 
-    monkeypatch.setattr(cuda_weight, "chosen", choice)
+    monkeypatch.setattr(cuda, "chosen", choice)
     with interpreter.recording() as launches:
-        cuda_weight.weight_grad(g, x, *SETTINGS, dw, space)
+        cuda.weight_grad(g, x, *SETTINGS, dw, space)
     assert [name for name, _ in launches] == [asked[0][names[1]].name, asked[0][names[0]].name]
 
 
@@ -103,7 +102,7 @@ def test_a_weight_gradient_runs_what_was_chosen(monkeypatch):
 def test_weight_gradients_that_sum_in_an_order_of_their_own_have_no_candidates(x, w):
     """A product of matrices is asked for by itself."""
     settings = (1, 1), tuple(taps // 2 for taps in w[2:]), (1, 1), 1
-    assert not cuda_weight.equals(problem_of(x, w, *settings), "float32", True, True)
+    assert not cuda.equals("weight_grad", x, w, x[2:], settings, "float32", True)
 
 
 ONE_PIXEL = (1, 1), (0, 0), (1, 1), 1

@@ -8,19 +8,16 @@ runs on the plain rung.
 
 import contextlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import View, address, aligned, choose
+from ..toolchain.cuda.memory import View, aligned, choose
 from ..toolchain.cuda.tuning import chosen
 from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_async, cuda_hopper, cuda_split, cuda_tensor
 from .cuda_buffered import BUFFERED, LAYOUTS
-from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
 from .cuda_plain import THREADS, plain
 from .cuda_register import REGISTER
 from .cuda_tiled import TILE, tiled
@@ -157,18 +154,13 @@ def _plan_of(a, b, rung):
     return _plan(_kind_of(a), a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
 
 
-def _partials(plan):
-    """How many elements the products of slices have."""
-    p = plan.product
-    return p.z.size * plan.slices * p.m * p.n
-
-
 def workspace(a, b):
     """Bytes of workspace that `forward` wants for these arrays: the products of slices."""
     if not a.size or not b.size:
         return 0
     plan = _plan_of(a, b, None)
-    return 4 * _partials(plan) + ALIGNMENT if plan.slices > 1 else 0
+    p = plan.product
+    return cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices)
 
 
 def ready(a, b):
@@ -214,27 +206,20 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     if not plan.sizes:
         yield from _of_arrays(plan, a, b, bias, relu, residual, out)
         return
-    p, slices = plan.product, plan.slices
-    flags = BIAS * (bias is not None) + RELU * bool(relu) + RESIDUAL * (residual is not None)
-    flags += SUMS * (out.itemsize > a.itemsize)
-    bias, wide = 0 if bias is None else bias, WIDE * (p.n % 4 == 0)
-    both = aligned(out) if residual is None else aligned(out, residual)
+    p, kernel, slices = plan.product, plan.kernel, plan.slices
     for index, count in launches(p):
         first, second, beside, to = (_from(array, index) for array in (a, b, residual, out))
-        end = bias, 0 if beside is None else beside, _elements(to, a)
-        if slices == 1:
-            ends, first_flags = end, flags + wide * both
-        else:
-            start = -address(workspace) % ALIGNMENT
-            partial = workspace[start : start + 4 * _partials(plan)].view(np.float32)
-            ends, first_flags = (0, 0, _elements(partial, a)), wide + SUMS * (a.itemsize == 2)
-        tables = plan.tables(first, second, count) if plan.tables else ()
-        arguments = first, second, *ends, *tables, *plan.sizes, first_flags
-        yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments, plan.shared
-        if slices > 1:
-            block, add = cuda_split.block_of(slices), cuda_split.ADD[a.dtype.name]
-            arguments = partial, *end, p.m * p.n, p.n, slices, p.z.out, flags
-            yield add, (-(-p.m * p.n // block[0]), count), block, arguments, 0
+        before, sizes = (first, second), plan.sizes
+        if plan.tables:
+            sizes = *plan.tables(first, second, count), *sizes
+        yield from cuda_split.in_slices(
+            kernel, (*plan.grid, count * slices), (kernel.threads,), partial(_arguments, before, sizes), plan.shared,
+            cuda_split.end_of(bias, relu, beside, to, a, p.n), a, p.m * p.n, slices, workspace, count, p.z.out,
+        )  # fmt: skip
+
+
+def _arguments(before, sizes, bias, residual, out, flags):
+    return *before, bias, residual, out, *sizes, flags
 
 
 def _of_arrays(plan, a, b, bias, relu, residual, out):
@@ -256,8 +241,3 @@ def _stack(array, index, shape, steps):
 def _from(array, index):
     """An array whose first element is that of the matrix with this index in the batch."""
     return array[tuple(slice(i, None) for i in index)] if array is not None and any(index) else array
-
-
-def _elements(out, like):
-    """out as elements of the size that the operands have, two for each float32 beside 16 bits."""
-    return out if out.itemsize == like.itemsize else out.view(np.uint16)
