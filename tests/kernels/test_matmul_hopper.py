@@ -126,7 +126,7 @@ def test_a_driver_that_refuses_or_is_not_there(monkeypatch):
     map_ = TensorMap(1 << 20, 8, 8, 16, 64, 64, 2)
     monkeypatch.setattr(cuda_hopper, "_driver", lambda: lambda *arguments: 1)
     with pytest.raises(StateError, match="^tensor map: the driver refuses TensorMap.* with error 1; ask for a lower"):
-        cuda_hopper._encoded("bfloat16", map_)
+        cuda_hopper._encoded(map_)
     monkeypatch.undo()
     cuda_hopper._driver.cache_clear()
 
@@ -135,4 +135,4 @@ def test_a_driver_that_refuses_or_is_not_there(monkeypatch):
 
     monkeypatch.setattr(cuda_hopper.ctypes, "CDLL", no_library)
     with pytest.raises(StateError, match="lacks cuTensorMapEncodeTiled: .*no such file; ask for a lower rung"):
-        cuda_hopper._encoded("bfloat16", map_)
+        cuda_hopper._encoded(map_)

@@ -19,7 +19,7 @@ F = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
 def rows():
     """Of each function's rows the first small one, for each number of axes and each choice of optional inputs.
 
-    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_pooled.py has it.
+    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_columns.py has it.
     """
     found = {}
     for case in CASES:

@@ -47,6 +47,8 @@ PRODUCT = 16  # channels and filters, up to which a product of matrices is not w
 ROOM = 1 << 10  # places beyond the last element that kernels count to
 FAR = 1 << 30  # places that kernels reckon with, from which on they might not be 32-bit
 POINT = (1, 1), (1, 1), (0, 0), (1, 1)  # filter, stride, padding and dilation of a product of matrices
+ONE_PIXEL = "filters of one pixel, stride 1, no padding and one group"
+NO_CORES = "float16, bfloat16, or float32 in the mode tf32"
 
 
 class Plan(NamedTuple):
@@ -148,14 +150,11 @@ def _work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, g
         source, result, apart = result, source, stride
         taps = tuple(-(-k // hop) for k, hop in zip(kernel, hops, strict=True))
     settings = kernel, stride, padding, dilation
-    numbers = {
+    _wants_less(_op(adjoint), LIMIT - ROOM, {
         "an image with its padding": max(n + 2 * p for n, p in zip(source[:2], padding, strict=True)),
         "the elements of an array": images * max(prod(source), prod(result)),
         "a setting": max(map(max, settings)),
-    }
-    for what, number in numbers.items():
-        if number >= LIMIT - ROOM:
-            raise ShapeError(f"{_op(adjoint)}: {what} takes {number}, wants less than {LIMIT - ROOM}; split the images")
+    })  # fmt: skip
     pixels = images * prod(-(-n // s) for n, s in zip(result[:2], apart, strict=True))
     classes, makes, steps = prod(apart), result[2] // groups, prod(taps) * (source[2] // groups)
     tile = cuda_tensor.TILE if kind in CORES else (128, 16) if makes <= NARROW else (128, 64)
@@ -169,6 +168,12 @@ def _work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, g
 
 def _op(adjoint):
     return "conv2d input_grad" if adjoint else "conv2d"
+
+
+def _wants_less(op, limit, numbers):
+    for what, number in numbers.items():
+        if number >= limit:
+            raise ShapeError(f"{op}: {what} takes {number}, wants less than {limit}; split the images")
 
 
 # ---- forward and input gradient: the choice --------------------------------------------------------------------------
@@ -205,16 +210,11 @@ def _misfits(work, kind, at_multiple):
         "vector": _tiles_misfit(work, 64) or fours,
         "tensor": NO_CORES,
         "split": None if work.slices > 1 else f"long sums for few results, got {work.steps} terms",
-        "product": None
-        if work.settings == POINT and work.groups == 1
-        else "filters of one pixel, stride 1, no padding and one group",
+        "product": None if work.settings == POINT and work.groups == 1 else ONE_PIXEL,
     }
     if kind in CORES:
         wanted["tensor"] = _tiles_misfit(work, 64) or _loads_misfit(work, CHUNK[kind], at_multiple)
     return _of_type(wanted, kind, ("split", "tensor"))
-
-
-NO_CORES = "float16, bfloat16, or float32 in the mode tf32"
 
 
 def _of_type(wanted, kind, cores):
@@ -323,24 +323,6 @@ def _walk(x_shape, out_size, stride, hop):
     return down * stride_h, right * stride_w, *wrapped
 
 
-def _refuse_large(x_shape, w_shape, out_size, stride, padding, dilation):
-    for name, shape in (("x", x_shape), ("g", (x_shape[0], w_shape[0], *out_size)), ("dw", w_shape)):
-        if prod(shape) >= LIMIT:
-            raise ShapeError(
-                f"{OP}: {name} has shape {shape}, {prod(shape)} elements, wants less than {LIMIT}; "
-                "split the batch and add"
-            )
-    reach = max(
-        size + 2 * pad + step + apart * taps
-        for size, pad, step, apart, taps in zip(x_shape[2:], padding, stride, dilation, w_shape[2:], strict=True)
-    )
-    if reach >= REACH:
-        raise ShapeError(
-            f"{OP}: stride {stride}, padding {padding} and dilation {dilation} lead {reach} pixels "
-            f"over x {x_shape}, wants less than {REACH}"
-        )
-
-
 def _weight_misfits(channels, filters, kernel, groups, point, kind, at_multiple):
     """What each rung wants and does not get, in words; None where it fits. channels, filters: of a group."""
     tiles = None
@@ -354,12 +336,13 @@ def _weight_misfits(channels, filters, kernel, groups, point, kind, at_multiple)
             return tiles
         return tiles or f"multiples of {many} channels and filters in a group, at multiples of {ALIGNMENT} bytes"
 
-    few = f"1x1 filters, stride 1, no padding, one group, more than {PRODUCT} channels and filters"
     wanted = {
         "plain": None,
         **{name: loads(4) for name in WEIGHT_TILES},
         "register": tiles or (f"at most {MOST_TAPS} x {MOST_TAPS} taps" if max(kernel) > MOST_TAPS else None),
-        "product": None if point and min(channels, filters) > PRODUCT else few,
+        "product": None
+        if point and min(channels, filters) > PRODUCT
+        else f"{ONE_PIXEL}, and more than {PRODUCT} channels and filters",
         "tensor": loads(CHUNK[kind]) if kind in CORES else NO_CORES,
     }
     return _of_type(wanted, kind, ("tensor",))
@@ -368,7 +351,15 @@ def _weight_misfits(channels, filters, kernel, groups, point, kind, at_multiple)
 @lru_cache(maxsize=1024)
 def _weight_plan(x_shape, w_shape, out_size, settings, kind, at_multiple, rung):
     stride, padding, dilation, groups = settings
-    _refuse_large(x_shape, w_shape, out_size, stride, padding, dilation)
+    _wants_less(OP, LIMIT, {
+        "the elements of x": prod(x_shape),
+        "the elements of g": x_shape[0] * w_shape[0] * prod(out_size),
+        "the elements of dw": prod(w_shape),
+    })  # fmt: skip
+    axes = zip(x_shape[2:], padding, stride, dilation, w_shape[2:], strict=True)
+    _wants_less(
+        OP, REACH, {"a walk over x": max(n + 2 * pad + step + apart * taps for n, pad, step, apart, taps in axes)}
+    )
     (o, channels, *kernel_size), pixels = w_shape, x_shape[0] * prod(out_size)
     filters, rows, size = o // groups, prod(w_shape[1:]), prod(w_shape)
     slices, depth = (1, pixels) if kind == "float64" else _slices_of(pixels, size)
