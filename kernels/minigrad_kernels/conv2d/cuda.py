@@ -8,7 +8,6 @@ from ..matmul.cuda_split import end_of, in_slices, partial_bytes
 from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import aligned
 from ..toolchain.cuda.tuning import chosen
-from ..toolchain.modes import tf32_mode as tf32
 from .cuda_plan import RUNGS, TILES, WEIGHT_RUNGS, WEIGHT_TILES, fits, plan_of
 from .geometry import output_shape
 
@@ -24,7 +23,7 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     if direction != "weight_grad" and not min(x_shape):
         return 0
     out_size = output_shape(x_shape, w_shape, None, *settings)[2:]
-    kind = _kind_of(np.dtype(f"f{itemsize}"))
+    kind = matmul.kind_of(np.dtype(f"f{itemsize}"))
     places = (True, False) if kind == "tf32" else (True,)  # where not all begin at multiples, other rungs run
     found = [plan_of(direction, x_shape, w_shape, out_size, settings, kind, fit) for fit in places]
     slices = max(plan.slices for plan in found)
@@ -89,13 +88,8 @@ def _call(direction, first, second, settings, result):
         "input_grad": (result, second, first),
         "weight_grad": (second, result, first),
     }[direction]
-    kind, at_multiple = _kind_of(first.dtype), aligned(first, second, result)
+    kind, at_multiple = matmul.kind_of(first.dtype), aligned(first, second, result)
     return direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
-
-
-def _kind_of(dtype):
-    """How elements of a type are multiplied: by its name, or tf32."""
-    return "tf32" if dtype.itemsize == 4 and tf32() else dtype.name
 
 
 def _matrices(direction, first, second, bias, relu, result):

@@ -43,7 +43,7 @@ def make_tensor(core, adjoint):
     lines, across = rows // apart, columns // chunk
     b_apart = apart if adjoint else THREADS // across  # columns, or steps
     b_count = columns // apart if adjoint else steps // b_apart
-    a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
+    a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint, of_b=True)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, True)
     a_place_of, b_place_of, a_bytes = a_tile.place, b_tile.place, a_tile.bytes
@@ -152,7 +152,7 @@ TENSOR = {(name, adjoint): make_tensor(core, adjoint) for name, core in CORES.it
 def make_weight_tensor(core):
     """The rung of a type."""
     (tile_rows, tile_columns), steps, chunk, hop = TILE, core.steps, core.chunk, hop_of(core.name)
-    a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False)
+    a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False, of_b=True)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, True)
     a_place_of, b_place_of, a_bytes, (warp_rows, warp_columns) = a_tile.place, b_tile.place, a_tile.bytes, WARP
     a_across, b_across = tile_rows // chunk, tile_columns // chunk

@@ -23,7 +23,7 @@ from .cuda_register import REGISTER
 from .cuda_tiled import TILE, tiled
 from .plan import MOST, Product, cut_of, launches, layout_of, product_of, tensor_cut_of
 
-__all__ = ["LADDERS", "RUNGS", "equals", "forward", "ready", "rungs_of", "starts", "workspace"]
+__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts", "workspace"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 
@@ -140,18 +140,18 @@ def _plan(kind, a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_a
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _kind_of(a):
-    """A key of LADDERS: the type of a, or tf32 for float32 in that mode."""
-    return "tf32" if a.itemsize == 4 and tf32() else a.dtype.name
+def kind_of(dtype):
+    """How elements of a type are multiplied, a key of LADDERS: by its name, or tf32 for float32 in that mode."""
+    return "tf32" if dtype.itemsize == 4 and tf32() else dtype.name
 
 
 def rungs_of(a):
     """The rungs of the ladder for operands such as a, by name, in the mode that holds."""
-    return LADDERS[_kind_of(a)]
+    return LADDERS[kind_of(a.dtype)]
 
 
 def _plan_of(a, b, rung):
-    return _plan(_kind_of(a), a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
+    return _plan(kind_of(a.dtype), a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
 
 
 def workspace(a, b):
@@ -179,7 +179,7 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
             start(grid, block, arguments, shared)
 
     if rung is None and out.size:
-        call = a.shape, a.strides, b.shape, b.strides, _kind_of(a), aligned(a), aligned(b), aligned(out)
+        call = a.shape, a.strides, b.shape, b.strides, kind_of(a.dtype), aligned(a), aligned(b), aligned(out)
         rung = chosen("matmul", call, lambda: equals(a, b), run, a)
     run(rung)
 
@@ -187,7 +187,7 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
 def equals(a, b):
     """{name: Kernel} of the rungs that give the bits of the best one: each sum is one sum, in the order of k."""
     found = {}
-    if _kind_of(a) != "float32" or _plan_of(a, b, None).slices > 1:
+    if kind_of(a.dtype) != "float32" or _plan_of(a, b, None).slices > 1:
         return found
     for name in ALIKE:
         with contextlib.suppress(ShapeError):  # does not fit

@@ -108,7 +108,7 @@ def make_copy(core, tile, along_k):
 def make_async(core, layout):
     """The rung for operands that lie so."""
     (a_along_k, b_along_k), steps = layout, core.steps
-    a_tile, b_tile = make_tile(core, TILE, a_along_k), make_tile(core, TILE, b_along_k)
+    a_tile, b_tile = make_tile(core, TILE, a_along_k), make_tile(core, TILE, b_along_k, of_b=True)
     share_a, find_a, begin_a, copy_a = make_copy(core, a_tile, a_along_k)
     share_b, find_b, begin_b, copy_b = make_copy(core, b_tile, b_along_k)
     a_bytes, warps_across, sums = a_tile.bytes, TILE // (8 * ACROSS), 4 * DOWN * ACROSS

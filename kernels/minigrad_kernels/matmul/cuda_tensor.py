@@ -58,8 +58,8 @@ class Tile(NamedTuple):
 
     place   (line, chunk): where a chunk lies in the tile
     first   (lane, line): from where a lane reads, if this is the first line of its warp
-    block   (memory, place, i, k): four words for lines from 16i on and the half k of the steps, as A wants them: of
-            both eights of lines, then the same of further steps
+    block   (memory, place, i, k): four words for lines from 16i on and the half k of the steps: as A wants them, two
+            for eight lines and the next eight, then their further steps; or as B does, all steps of eight lines first
     """
 
     bytes: int
@@ -68,11 +68,11 @@ class Tile(NamedTuple):
     block: Callable
 
 
-def make_tile(core, width, along):
+def make_tile(core, width, along, of_b=False):
     """The Tile of so many rows of A, or columns of B, along or across the sums. width: a multiple of 32."""
     pitch = LINE if along else width * core.size
     narrow, single = pitch == LINE, core.size == 4
-    words = single and not along
+    words, crossed = single and not along, along == of_b
 
     @device
     def place(line, chunk):
@@ -86,11 +86,14 @@ def make_tile(core, width, along):
 
     @device
     def first(lane, line):
-        if along:
-            return place(i32(line + (lane & 15)), lane >> 4)
         if words:  # a lane's lines are lane // 4 and 8 further, its steps lane % 4 and 4 further
             return i32(place(lane & 3, i32((line >> 2) + (lane >> 4))) + i32((lane >> 2) & 3) * 4)
-        return place(i32((lane & 7) + ((lane >> 4) << 3)), i32((line >> 3) + ((lane >> 3) & 1)))
+        inner, outer = lane & 15, lane >> 4
+        if crossed:
+            inner, outer = (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1
+        if along:
+            return place(i32(line + inner), outer)
+        return place(i32(inner), i32((line >> 3) + outer))
 
     @device
     def word(memory, place, turn, line):
@@ -99,10 +102,9 @@ def make_tile(core, width, along):
     @device
     def block(memory, place, i, k):
         if words:
-            found = (
-                word(memory, place, 2 * i, 8 * k), word(memory, place, 2 * i + 1, 8 * k),
-                word(memory, place, 2 * i, 8 * k + 4), word(memory, place, 2 * i + 1, 8 * k + 4),
-            )  # fmt: skip
+            one, two = word(memory, place, 2 * i, 8 * k), word(memory, place, 2 * i + 1, 8 * k)
+            far, further = word(memory, place, 2 * i, 8 * k + 4), word(memory, place, 2 * i + 1, 8 * k + 4)
+            found = (one, far, two, further) if of_b else (one, two, far, further)
         elif along:
             found = ldmatrix(u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * k)) + u32(16 * LINE * i)))
         else:
@@ -132,9 +134,9 @@ def make_products(core, a_tile, b_tile, row_blocks, column_blocks):
             for i in range(row_blocks):
                 unroll(0)
                 a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3] = a_block(memory, a_place, i, k)
-            for j in range(pairs):  # B wants all steps of eight columns, then of the next eight
+            for j in range(pairs):
                 unroll(0)
-                b[4 * j], b[4 * j + 2], b[4 * j + 1], b[4 * j + 3] = b_block(memory, b_place, j, k)
+                b[4 * j], b[4 * j + 1], b[4 * j + 2], b[4 * j + 3] = b_block(memory, b_place, j, k)
             for i in range(row_blocks):
                 unroll(0)
                 for j in range(column_blocks):
@@ -203,11 +205,11 @@ def _make_put(core, tile):
 
 def _make_tensor(core):
     steps, sums = core.steps, 4 * ROW_BLOCKS * COLUMN_BLOCKS
-    tile = make_tile(core, TILE, True)
-    first_of, place_b = tile.first, tile.bytes
+    tile, b_tile = make_tile(core, TILE, True), make_tile(core, TILE, True, of_b=True)
+    a_first, b_first, place_b = tile.first, b_tile.first, tile.bytes
     elements, words = tile.bytes, tile.bytes // 2  # of two tiles, and of one
     share, _, inside, _, _ = make_copy(TILE, steps, THREADS)
-    put, multiply = _make_put(core, tile), make_products(core, tile, tile, ROW_BLOCKS, COLUMN_BLOCKS)
+    put, multiply = _make_put(core, tile), make_products(core, tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
     end = make_end(core, ROW_BLOCKS, COLUMN_BLOCKS)
     lines, along = THREADS // steps, THREADS // TILE  # how far a thread's elements lie apart
 
@@ -246,7 +248,7 @@ def _make_tensor(core):
 
         warp, lane = i32(thread >> u32(5)), i32(thread & u32(31))
         row, column = i32((warp >> 1) * 32), i32((warp & 1) * 32)
-        a_from, b_from = first_of(lane, row), i32(place_b + first_of(lane, column))
+        a_from, b_from = a_first(lane, row), i32(place_b + b_first(lane, column))
         for i in range(sums):
             unroll(0)
             total[i] = f32(0)
