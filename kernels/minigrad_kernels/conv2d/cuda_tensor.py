@@ -4,11 +4,11 @@ The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 to TF32; channels are multiples of what 16 bytes hold.
 """
 
-from ..matmul.cuda_async import STAGES, make_pipeline
+from ..matmul.cuda_async import STAGES, arrived, make_pipeline
 from ..matmul.cuda_end import make_write, own_of_lane, same
-from ..matmul.cuda_tensor import CORES, make_tile
+from ..matmul.cuda_tensor import CORES, make_products, make_tile
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
-from ..toolchain.cuda.intrinsics import cp_async, global_address
+from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, global_address
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
@@ -45,9 +45,11 @@ def make_tensor(core, adjoint):
     b_count = columns // apart if adjoint else steps // b_apart
     a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint, of_b=True)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
+    multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, True)
-    a_place_of, b_place_of, a_bytes = a_tile.place, b_tile.place, a_tile.bytes
-    a_hop, b_hop = apart * CHUNKS * 16, b_tile.bytes // b_count
+    a_place_of, b_place_of, a_first, b_first = a_tile.place, b_tile.place, a_tile.first, b_tile.first
+    a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
+    a_hop, b_hop, stages = apart * CHUNKS * 16, b_tile.bytes // b_count, STAGES * stage
 
     @device
     def copy(a_to, b_to, source, filters, step, tap, at, outside, exists, column, b_step, least, makes, pitch):
@@ -64,18 +66,6 @@ def make_tensor(core, adjoint):
             inside = inside and (b_step >= least if adjoint else b_step + j * b_apart >= least)
             place = global_address(here, i64(i32(j * b_apart * pitch)))
             cp_async(u32(b_to + u32(j * b_hop)), place, u32(16) if inside else u32(0))
-
-    @device
-    def follow(put, state, given):
-        step, filters = state
-        a_to, b_to, source, taps, at, outside, column, least, makes, pitch, by, reads = given
-        copy(
-            u32(a_to + u32(put)), u32(b_to + u32(put)), source, filters, step, load4(taps, QUAD * step[0]), at, outside,
-            True, column, least, least, makes, pitch,
-        )  # fmt: skip
-        return advance(step, by, reads), filters if adjoint else offset(filters, steps * pitch)
-
-    multiply = make_pipeline(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS, follow)
 
     @kernel(
         signature_of(core.half.pointer), threads=THREADS, blocks=3, lowest="sm_80",
@@ -119,20 +109,46 @@ def make_tensor(core, adjoint):
             b_to = u32(start + u32(a_bytes) + u32(b_place_of(b_step, b_chunk)))
             filters = offset(filters, i64(i32(i32(first + b_step) * result_c + i32(column + group * makes))))
         cuda.syncthreads()
-        exists = i32(first + a_step) >= least
-        copy(
-            a_to, b_to, source, filters, step, load4(taps, QUAD * step[0] if exists else i32(0)), at, outside, exists,
-            column, i32(first + b_step), least, makes, pitch,
-        )  # fmt: skip
-        state = advance(step, by, reads), filters if adjoint else offset(filters, steps * pitch)
-        warp = i32(thread >> 5)
-        row, b_column = i32(i32(warp % warps_down) * warp_rows), i32(i32(warp // warps_down) * warp_columns)
-        multiply(
-            total, memory, row, b_column, tiles, state,
-            (a_to, b_to, source, taps, at, outside, column, least, makes, pitch, by, reads),
-        )  # fmt: skip
+        b_step, put, more = i32(first + b_step), u32(0), tiles
+        for s in range(STAGES - 1):
+            unroll(0)
+            if more > 0:
+                exists = s > 0 or i32(first + a_step) >= least
+                tap = load4(taps, QUAD * step[0] if exists else i32(0))
+                copy(
+                    u32(a_to + put), u32(b_to + put), source, filters, step, tap, at, outside, exists, column,
+                    b_step if s == 0 else least, least, makes, pitch,
+                )  # fmt: skip
+                step, more, put = advance(step, by, reads), i32(more - 1), u32(put + u32(stage))
+                if not adjoint:
+                    filters = offset(filters, steps * result_c)
+            cp_async_commit()
 
-        own_row, own_column = own_of_lane(i32(thread & 31))
+        lane, warp = i32(thread & 31), i32(thread >> 5)
+        row, b_column = i32(i32(warp % warps_down) * warp_rows), i32(i32(warp // warps_down) * warp_columns)
+        a_from, b_from, get = a_first(lane, row), i32(a_bytes + b_first(lane, b_column)), i32(0)
+        put = u32((STAGES - 1) * stage)
+        for i in range(SUMS):
+            total[i] = f32(0)
+        while tiles > 0:
+            arrived()
+            cuda.syncthreads()
+            if more > 0:
+                tap = load4(taps, QUAD * step[0])
+                copy(
+                    u32(a_to + put), u32(b_to + put), source, filters, step, tap, at, outside, True, column,
+                    least, least, makes, pitch,
+                )  # fmt: skip
+                step, more = advance(step, by, reads), i32(more - 1)
+                if not adjoint:
+                    filters = offset(filters, steps * result_c)
+            cp_async_commit()
+            multiply(total, memory, i32(a_from + get), i32(b_from + get))
+            get, put = i32(get + stage), u32(put + u32(stage))
+            get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
+            tiles = i32(tiles - 1)
+
+        own_row, own_column = own_of_lane(lane)
         row, left = i32(cuda.blockIdx.x * rows + i32(row + own_row)), i32(left + b_column + own_column)
         slice_first = i64(part) * i64(i32(images * result_size)) * i64(result_c)
         write(
