@@ -6,7 +6,7 @@ import cupy
 import numpy as np
 
 from minigrad_kernels import conv2d
-from minigrad_kernels.conv2d import cuda, cuda_weight
+from minigrad_kernels.conv2d import cuda
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
 from .kinds import checked, in_torch, measured, timed
@@ -25,7 +25,7 @@ LAYERS = [  # name; N, C, H (= W), O, P (= Q), stride, padding
     ("resnet 64-128, 1x1", 128, 64, 32, 128, 1, 2, 0),
     ("resnet 64, one image", 1, 64, 32, 64, 3, 1, 1),
 ]
-RUNGS = {"forward": cuda.RUNGS, "input_grad": cuda.RUNGS, "weight_grad": tuple(cuda_weight.RUNGS)}
+RUNGS = {"forward": cuda.RUNGS, "input_grad": cuda.RUNGS, "weight_grad": cuda.WEIGHT_RUNGS}
 SLOW = 2e9  # multiplications from which on the plain rung is not worth the time
 
 
@@ -51,10 +51,9 @@ def _ours(direction, arrays, geometry):
     result = cupy.empty_like(like)
     result = cupy.ndarray(like.shape, like.dtype, result.data, like.strides)
     space = cupy.empty(conv2d.workspace(direction, x.shape, w.shape, *geometry, x.dtype, x), cupy.uint8)
-    module = cuda_weight if direction == "weight_grad" else cuda
     calls = {"default": partial(getattr(conv2d, direction), *inputs, *geometry, result, space)}
     for rung in RUNGS[direction]:
-        calls[rung] = partial(getattr(module, direction), *inputs, *geometry, result, space, rung=rung)
+        calls[rung] = partial(getattr(cuda, direction), *inputs, *geometry, result, space, rung=rung)
     return result, calls
 
 

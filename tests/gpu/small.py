@@ -97,7 +97,7 @@ WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbo
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
     *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("vector_96x32", 8), ("vector", 36))),
     *(("register", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
-    ("pointwise", (1, 20, 3, 3), (20, 20, 1, 1), {}),
+    ("product", (1, 20, 3, 3), (20, 20, 1, 1), {}),
     ("vector", (1, 8, 24, 24), (8, 8, 3, 3), SAME),  # enough pixels for slices
     ("plain", (1, 3, 24, 24), (2, 3, 3, 3), SAME),
 ]

@@ -1,38 +1,41 @@
-"""What the columns of a convolution's products mean on the CPU: channels, pixels or taps, chosen or forced."""
+"""Convolution on the CPU: what the columns of its products mean, products whose B is packed, pooling behind it."""
 
+from dataclasses import replace
+
+import ml_dtypes
 import numpy as np
 import pytest
 
 from minigrad_kernels import conv2d, pool2d
-from minigrad_kernels.conv2d import cpu, plan, reference
+from minigrad_kernels.conv2d import cpu, plan
 from minigrad_kernels.conv2d.filters import finite
 from minigrad_kernels.conv2d.geometry import Geometry
 from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain import set_threads, threads
-from minigrad_kernels.toolchain.product import VECTOR_BYTES
+from minigrad_kernels.toolchain.product import VECTOR_BYTES, Job, in_pieces
 
-# Images, channels read and made, size, kernel, stride, padding, dilation
-CASES = [
-    (7, 1, 6, (28, 28), (5, 5), (1, 1), (2, 2), (1, 1)),
-    (5, 3, 3, (17, 16), (3, 7), (2, 1), (1, 3), (1, 1)),
-    (6, 4, 2, (16, 16), (5, 5), (2, 2), (2, 2), (1, 1)),
-    (6, 2, 4, (13, 18), (3, 4), (1, 2), (3, 2), (2, 1)),
-    (6, 3, 1, (12, 14), (3, 3), (1, 1), (1, 2), (1, 2)),
-    (25, 6, 16, (14, 14), (5, 5), (1, 1), (0, 0), (1, 1)),
-    (7, 20, 5, (11, 12), (4, 3), (2, 2), (1, 1), (1, 1)),
-    (3, 5, 7, (9, 8), (2, 3), (3, 4), (0, 1), (1, 1)),
-    (4, 40, 3, (6, 7), (3, 2), (1, 1), (2, 1), (2, 1)),
-    (2, 3, 2, (5, 5), (5, 5), (1, 1), (2, 2), (1, 1)),
-    (1, 70, 4, (5, 6), (3, 3), (1, 2), (1, 0), (1, 1)),
-    (40, 2, 3, (3, 4), (2, 2), (1, 1), (0, 1), (1, 1)),
-    (1, 1, 2, (7, 40), (1, 9), (3, 1), (0, 4), (1, 1)),
-    (17, 4, 4, (5, 1), (3, 1), (1, 1), (1, 0), (1, 1)),
-    (3, 7, 37, (8, 11), (3, 5), (2, 1), (2, 1), (1, 1)),
-    (2, 35, 21, (11, 9), (5, 4), (2, 1), (2, 2), (1, 1)),
-    (2, 130, 150, (7, 7), (3, 3), (1, 1), (1, 1), (1, 1)),
+from .cases.conv2d import POOLED, pooled, rows
+from .kernel_runs import make_inputs, run, same_bits, wanted
+from .rungs import exact
+
+GEOMETRIES = [  # x, w, stride, padding, dilation
+    ((7, 1, 28, 28), (6, 1, 5, 5), (1, 1), (2, 2), (1, 1)),
+    ((5, 3, 17, 16), (3, 3, 3, 7), (2, 1), (1, 3), (1, 1)),
+    ((6, 2, 13, 18), (4, 2, 3, 4), (1, 2), (3, 2), (2, 1)),
+    ((6, 3, 12, 14), (1, 3, 3, 3), (1, 1), (1, 2), (1, 2)),
+    ((3, 5, 9, 8), (7, 5, 2, 3), (3, 4), (0, 1), (1, 1)),
+    ((4, 40, 6, 7), (3, 40, 3, 2), (1, 1), (2, 1), (2, 1)),
+    ((40, 2, 3, 4), (3, 2, 2, 2), (1, 1), (0, 1), (1, 1)),
+    ((1, 1, 7, 40), (2, 1, 1, 9), (3, 1), (0, 4), (1, 1)),
+    ((17, 4, 5, 1), (4, 4, 3, 1), (1, 1), (1, 0), (1, 1)),
+    ((2, 35, 11, 9), (21, 35, 5, 4), (2, 1), (2, 2), (1, 1)),
+    ((2, 130, 7, 7), (150, 130, 3, 3), (1, 1), (1, 1), (1, 1)),
 ]
-DIRECTIONS = ["forward", "input_grad", "weight_grad"]
-PIXELS = [None, 1, 2, 5]  # in a group, forced; 1: columns are channels; None: as shapes say
+PACKED = [  # rows of B lie far apart
+    *rows((5, 260, 4, 4), (260, 260, 3, 3), padding=(1, 1), bias=True, relu=True),
+    *rows((3, 130, 7, 6), (270, 130, 3, 3), stride=(2, 1), padding=(0, 1)),
+    *rows((4, 520, 5, 5), (300, 260, 1, 1), groups=2),
+]
 
 
 def forget():
@@ -43,9 +46,9 @@ def forget():
         launch.contract.plans.clear()
 
 
-@pytest.fixture(params=PIXELS)
+@pytest.fixture(params=[None, 1, 2, 5])
 def pixels(request, monkeypatch):
-    """So many pixels in a group, or what shapes say; nothing by Winograd's way."""
+    """So many pixels in a group, or what shapes say (None); 1: columns are channels. Nothing by Winograd's way."""
     count, before = request.param, threads()
     if count:
         several = lambda geometry: min(count, geometry.out_size[1]) if count > 1 and plan._plain(geometry) else 0
@@ -59,85 +62,35 @@ def pixels(request, monkeypatch):
     forget()
 
 
-def last(rng, n, c, h, w, dtype):
-    """Small integers, channels last: all sums are exact."""
-    return rng.integers(-3, 4, (n, h, w, c)).astype(dtype).transpose(0, 3, 1, 2)
-
-
-def problem(case, dtype, integers=True):
-    n, depth, made, size, kernel, *settings = case
-    rng, settings = np.random.default_rng(0), (*settings, 1)
-    x, w = last(rng, n, depth, *size, dtype), rng.integers(-3, 4, (*kernel, depth, made)).astype(dtype)
-    w = w.transpose(3, 2, 0, 1)
-    g = last(rng, n, made, *conv2d.output_shape(x.shape, w.shape, None, *settings)[2:], dtype)
-    bias = rng.integers(-3, 4, made).astype(dtype)
-    if not integers:
-        for array in (x, w, g, bias):
-            array[...] = rng.standard_normal(array.shape)
-    return x, w, g, bias, settings
-
-
-def computed(direction, x, w, g, bias, settings):
-    arguments, like = {
-        "forward": ((x, w, bias, False), g),
-        "input_grad": ((g, w), x),
-        "weight_grad": ((g, x), w),
-    }[direction]
-    out = np.full_like(like, np.nan)
-    size = conv2d.workspace(direction, x.shape, w.shape, *settings, x.dtype)
-    getattr(conv2d, direction)(*arguments, *settings, out, np.full(size, 255, np.uint8))
-    return out
-
-
-def defined(direction, x, w, g, bias, settings):
-    if direction == "forward":
-        return reference.forward(x, w, bias, False, *settings)
-    if direction == "input_grad":
-        return reference.input_grad(g, w, *settings, x.shape[2:])
-    return reference.weight_grad(g, x, *settings, w.shape[2:])
-
-
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_all_meanings_give_what_is_defined(case, pixels):
+@pytest.mark.parametrize("x, w, stride, padding, dilation", GEOMETRIES, ids=str)
+def test_all_meanings_give_what_is_defined(x, w, stride, padding, dilation, pixels):
     """Exact sums in both types; NaN and infinity go no further; the same bits for any number of threads."""
-    for direction in DIRECTIONS:
-        for dtype in (np.float32, np.float64):
-            inputs = problem(case, dtype)
-            np.testing.assert_array_equal(computed(direction, *inputs), defined(direction, *inputs))
-        x, _, g, *_ = inputs = problem(case, np.float32)
+    for case in rows(x, w, stride, padding, dilation, bias=True):
+        function = getattr(conv2d, case.function)
+        for kind in ("float32", "float64"):
+            exact(function, kind, case, device="cpu")
         for value in (np.nan, np.inf):
-            x[-1, 0, 0, -1] = g[-1, 0, 0, -1] = value
-            x[0, 0, x.shape[2] // 2, x.shape[3] // 2] = value
+            inputs = make_inputs(case, np.float32, integers=True)
+            for array in inputs[: 1 + (case.function == "weight_grad")]:
+                array[-1, 0, 0, -1] = array[0, 0, array.shape[2] // 2, array.shape[3] // 2] = value
             with np.errstate(invalid="ignore"):
-                np.testing.assert_array_equal(computed(direction, *inputs), defined(direction, *inputs))
-        inputs, results = problem((4 * case[0], *case[1:]), np.float32, integers=False), set()
+                same_bits(run(case, np.float32, inputs), wanted(case, inputs))
+    for case in rows((4 * x[0], *x[1:]), w, stride, padding, dilation):
+        inputs, results = make_inputs(case, np.float32), set()
         for count in (1, 2):
             set_threads(count)
-            results.add(computed(direction, *inputs).tobytes())
+            results.add(run(case, np.float32, inputs)[0].tobytes())
         assert len(results) == 1
-
-
-@pytest.mark.parametrize("case", [CASES[0], CASES[7], CASES[-3]], ids=str)
-def test_pooled_sums_are_exact(case, pixels):
-    x, w, _, bias, settings = problem(case, np.float32)
-    convolved = reference.forward(x, w, bias, True, *settings)
-    windows = (2, 2), (2, 2), (0, 0), (1, 1)
-    n, o, i, j = pool2d.output_shape("pool", convolved.shape, *windows, False)
-    out, positions = (np.empty((n, i, j, o), kind).transpose(0, 3, 1, 2) for kind in (np.float32, np.uint8))
-    space = lambda size, like: np.full(size, 255, np.uint8)
-    conv2d.forward_pooled(x, w, bias, True, *settings, *windows, out, positions, space)
-    blocks = convolved[:, :, : 2 * i, : 2 * j].reshape(n, o, i, 2, j, 2)
-    np.testing.assert_array_equal(out, blocks.max(axis=(3, 5)))
 
 
 @pytest.mark.skipif(VECTOR_BYTES < 32, reason="vectors of four lanes idle less")
 def test_few_channels_share_vectors():
     def chosen(images, depth, made, side, kernel, **changed):
-        size, settings = (side, side), dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1) | changed
-        x, w = (images, depth, *size), (made, depth // settings["groups"], kernel, kernel)
+        settings = dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1) | changed
+        x, w = (images, depth, side, side), (made, depth // settings["groups"], kernel, kernel)
         out = conv2d.output_shape(x, w, None, *settings.values())[2:]
         geometry = Geometry(x, w, out, *settings.values(), 4, 1)
-        return [plan.ways(direction, geometry)[0].columns for direction in DIRECTIONS]
+        return [plan.ways(direction, geometry)[0].columns for direction in ("forward", "input_grad", "weight_grad")]
 
     assert chosen(64, 1, 6, 28, 5, padding=(2, 2)) == ["pixels", "taps", "taps"]
     assert chosen(64, 6, 16, 14, 5)[1] == "taps"
@@ -145,12 +98,77 @@ def test_few_channels_share_vectors():
         assert plain == ["channels"] * 3
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_finite(dtype):
-    x = np.linspace(-np.finfo(dtype).max / 2, np.finfo(dtype).max / 2, 999, dtype=dtype)
-    assert finite(x) and finite(x[:0])
-    for place in (0, 500, 998):
-        for value in (np.nan, -np.nan, np.inf, -np.inf):
+def test_finite():
+    for dtype in (np.float32, np.float64):
+        x = np.linspace(-np.finfo(dtype).max / 2, np.finfo(dtype).max / 2, 999, dtype=dtype)
+        assert finite(x) and finite(x[:0])
+        for place, value in ((0, np.nan), (500, np.inf), (998, -np.inf)):
             y = x.copy()
             y[place] = value
             assert not finite(y)
+
+
+# ---- packed products -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", PACKED, ids=str)
+def test_packed_products_are_exact(case):
+    with winograd(False):
+        for kind in ("float32", "float64"):
+            exact(getattr(conv2d, case.function), kind, case, device="cpu")
+
+
+@pytest.mark.parametrize("taps, length, depth", [(1, 10, 4), (3, 10, 4), (5, 2, 7), (4, 6, 24), (2, 0, 4), (0, 5, 4)])
+def test_pieces_of_a_job_add_what_the_job_does(taps, length, depth):
+    job = Job(a_offset=7, a_step=3, b_offset=9, b_step=50, tap=2, tap_end=2 + taps, length=length)
+    pieces, terms = in_pieces(job, depth), []
+    for number, piece in enumerate(pieces):
+        assert (piece.tap_end - piece.tap) * piece.length <= depth
+        assert piece.accumulate == (number > 0) and piece.last == (number == len(pieces) - 1)
+        terms += [
+            (tap, piece.a_offset + k * piece.a_step, piece.b_offset + k * piece.b_step)
+            for tap in range(piece.tap, piece.tap_end)
+            for k in range(piece.length)
+        ]
+    whole = [(tap, 7 + 3 * k, 9 + 50 * k) for tap in range(2, 2 + taps) for k in range(length)]
+    np.testing.assert_array_equal(terms, whole)
+
+
+# ---- with pooling ----------------------------------------------------------------------------------------------------
+
+
+def one_by_one(case, dtype, inputs):
+    """The results of the two ops, one after the other."""
+    relu, *rest = case.params.values()
+    settings, windows = rest[:4], rest[4:]
+    n, o, i, j = conv2d.output_shape(inputs[0].shape, inputs[1].shape, None, *settings)
+    convolved = np.empty((n, i, j, o), dtype).transpose(0, 3, 1, 2)
+    space = np.empty(conv2d.workspace("forward", inputs[0].shape, inputs[1].shape, *settings, dtype), np.uint8)
+    conv2d.forward(*inputs, relu, *settings, convolved, space)
+    pool = replace(case, family="pool2d", function="max_forward", params={}, workspace=None)
+    return run(pool, dtype, [convolved], function=lambda x, *made: pool2d.max_forward(x, *windows, *made))
+
+
+@pytest.mark.parametrize("case", POOLED, ids=str)
+def test_pooling_has_the_bits_of_the_two_ops(case):
+    """Also where values are not finite."""
+    for dtype in (np.float32, np.float64):
+        inputs = make_inputs(case, dtype)
+        same_bits(run(case, dtype, inputs), one_by_one(case, dtype, inputs))
+    for value in (np.nan, np.inf, -np.inf):
+        inputs[0][:, :, 3, 4] = inputs[0][:1, :1, 5, 5] = value
+        same_bits(run(case, dtype, inputs), one_by_one(case, dtype, inputs))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_the_first_of_equal_maxima_of_16_bits_is_that_of_the_two_ops(dtype):
+    """Sums that differ may be equal once rounded."""
+    case = pooled((4, 8, 34, 34), (8, 8, 3, 3), (8, 8), (8, 8))
+    inputs = [array if array is None else array.astype(dtype) for array in make_inputs(case, np.float32)]
+    same_bits(run(case, dtype, inputs), one_by_one(case, dtype, inputs))
+
+
+def test_images_that_fit_the_cache_are_pooled_where_they_were_made():
+    in_one_pass = lambda x, w: not cpu._pooled(x, w, (1, 1), (0, 0), (1, 1), 1, 4, threads(), 0).convolved
+    assert in_one_pass((64, 1, 28, 28), (32, 1, 3, 3)) and in_one_pass((64, 6, 14, 14), (16, 6, 5, 5))
+    assert not in_one_pass((4, 8, 300, 300), (64, 8, 3, 3))

@@ -1,259 +1,320 @@
-"""The rungs of the convolution and of its input gradient, one by one: results, choice and refusals."""
+"""The rungs of the convolution and of its gradients on CUDA, one by one: results, choice and refusals."""
 
+import contextlib
 import re
+from dataclasses import replace
 from functools import partial
-from math import prod
+from itertools import product
 
 import numpy as np
 import pytest
 
 from minigrad_kernels import conv2d, interpreter
-from minigrad_kernels.conv2d import cuda
+from minigrad_kernels.conv2d import cuda, cuda_plan, cuda_register
 from minigrad_kernels.errors import ShapeError
-from minigrad_kernels.layout import CHANNELS_LAST, FILTER, strides_of
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
+from minigrad_kernels.toolchain.modes import tf32
 
-from .cases.conv2d import rows
-from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted, within_rounding
+from .cases import Output
+from .cases.conv2d import pooled, rows
+from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted
+from .rungs import TYPES, exact, result, rounds, spreads_nan, unwritten
 
-pytestmark = pytest.mark.deep
-
+DIRECTIONS = "forward", "input_grad", "weight_grad"
 SAME = dict(padding=(1, 1))  # with a filter of 3 x 3: as many pixels are made as are read
-PIXELS = (1, 127), (8, 16), (3, 43)  # around a tile of 128 rows
-
-
-def both(x, w, **settings):
-    """Rows of forward and input gradient."""
-    return rows(x, w, **settings)[:2]
+TWO = dict(stride=(2, 2), padding=(1, 1))
 
 
 def settings_of(c, o):
-    """Strides, paddings, dilations and groups, each different along the two axes."""
+    """Strides, paddings, dilations and groups, each different along the two axes, in all directions."""
     return [
-        *both((2, c, 7, 9), (o, c, 3, 3), stride=(2, 1), padding=(1, 0), bias=True),
-        *both((1, c, 8, 9), (o, c, 3, 2), stride=(3, 2), padding=(2, 3), dilation=(1, 2), relu=True),
-        *both((2, c, 9, 6), (o, c, 2, 3), stride=(2, 3), padding=(0, 1), dilation=(2, 2)),
-        *both((1, 2 * c, 5, 7), (2 * o, c, 4, 5), padding=(3, 3), groups=2, bias=True, relu=True),
-        *both((1, c, 7, 7), (o, c, 2, 2), stride=(3, 3)),  # inputs that nothing reads
-        *both((2, c, 3, 3), (o, c, 1, 1), stride=(2, 2), padding=(1, 0)),
+        *rows((2, c, 7, 9), (o, c, 3, 3), stride=(2, 1), padding=(1, 0), bias=True),
+        *rows((1, c, 8, 9), (o, c, 3, 2), stride=(3, 2), padding=(2, 3), dilation=(1, 2), relu=True),
+        *rows((1, 2 * c, 5, 7), (2 * o, c, 4, 5), padding=(3, 3), groups=2, bias=True, relu=True),
+        *rows((1, c, 7, 7), (o, c, 2, 2), stride=(3, 3)),  # inputs that nothing reads
+        *rows((2, c, 3, 3), (o, c, 1, 1), stride=(2, 2), padding=(1, 0)),
     ]
 
 
-def tile_rows(name):
-    """Around the tile of a rung, in pixels and channels of both directions, and all settings."""
-    _, (_, across) = (None, (128, 64)) if name == "register" else cuda.TILES[name]
-    step = 4 if name.startswith("vector") else 1
-    columns = (across - step, across, across + step)
-    found = settings_of(*((8, 4) if step == 4 else (3, 5))) + both((0, 4, 5, 5), (4, 4, 3, 3))
-    for (h, w), made in zip(PIXELS, columns, strict=True):
-        forward, _ = both((1, 2 * step, h, w), (made, 2 * step, 3, 3), bias=True, **SAME)
-        _, input_grad = both((1, made, h, w), (2 * step, made, 3, 3), **SAME)
-        found += [forward, input_grad]
-    for c, o in ((4, 4), (8, 12), (20, 16)) if step == 4 else ((1, 2), (2, 3), (3, 5), (5, 8), (33, 4)):
-        found += both((1, c, 5, 6), (o, c, 3, 3), bias=True)
+def edges(columns, step):
+    """Around a tile of 128 pixels and so many columns, in forward and input gradient."""
+    found = []
+    for (h, w), made in zip(((1, 127), (8, 16), (3, 43)), (columns - step, columns, columns + step), strict=True):
+        found += rows((1, 2 * step, h, w), (made, 2 * step, 3, 3), bias=True, **SAME)[:1]
+        found += rows((1, made, h, w), (2 * step, made, 3, 3), **SAME)[1:2]
     return found
 
 
-def with_rung(name, cases, function=None):
-    return [(name, case) for case in cases if function in (None, case.function)]
+def at(direction, *cases):
+    return [case for case in cases if case.function == direction]
 
 
-ROWS = [
-    *with_rung("plain", settings_of(3, 5)),
-    *with_rung("tiled", [case for case in settings_of(3, 5) if case.params["groups"] == 1], "forward"),
-    *with_rung("tiled", both((1, 5, 7, 7), (17, 5, 3, 3), bias=True, relu=True), "forward"),
-    *(pair for name in cuda.TILES for pair in with_rung(name, tile_rows(name))),
-    *with_rung("split", both((1, 40, 4, 5), (40, 40, 3, 3), bias=True, relu=True, **SAME)),
-    *with_rung("split", both((2, 36, 3, 3), (64, 36, 5, 5), padding=(2, 2))),
-    *with_rung("split", both((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)),  # odd numbers of channels
-    *with_rung("split", both((1, 160, 5, 5), (160, 160, 3, 3), stride=(2, 2), **SAME)),  # classes of unequal sums
-    *with_rung("register", [case for case in settings_of(1, 5) if case.params["groups"] == 1], "forward"),
-    *with_rung("register", both((3, 1, 7, 7), (72, 1, 3, 3), bias=True, **SAME), "forward"),
-    *with_rung("register", both((1, 45, 4, 3), (69, 45, 3, 3), bias=True, **SAME)),  # filters in two parts
-    *with_rung("plain", both((2, 8, 7, 9), (8, 1, 3, 3), groups=8, bias=True, relu=True, **SAME)),
-    *with_rung("product", both((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True)),
-    *with_rung("product", both((1, 400, 3, 3), (20, 400, 1, 1), bias=True)),  # in slices
-    *with_rung("product", both((1, 20, 3, 3), (400, 20, 1, 1))),
+POINTS = [
+    *rows((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True)[:2],
+    *rows((1, 400, 3, 3), (20, 400, 1, 1), bias=True),  # in slices
+    *rows((1, 17, 30, 30), (20, 17, 1, 1))[2:],
 ]
-FIRST = {(name, case.function): case for name, case in reversed(ROWS) if min(case.shapes[0])}  # of each rung
-NAMED = {"ids": lambda value: str(value).removeprefix("conv2d.")}
-each_row = pytest.mark.parametrize("name, case", ROWS, **NAMED)
-each_first = pytest.mark.parametrize("name, case", [(key[0], case) for key, case in FIRST.items()], **NAMED)
+FEW = [  # channels for rungs that load them one by one
+    *settings_of(1, 5)[:6], *rows((3, 1, 7, 7), (72, 1, 3, 3), bias=True, **SAME),
+    *rows((1, 45, 4, 3), (69, 45, 3, 3), bias=True, **SAME),  # filters in two parts
+    *(case for c, o in ((2, 3), (3, 8), (5, 7), (16, 4), (33, 16)) for case in rows((2, c, 5, 6), (o, c, 3, 3))),
+    *at("weight_grad", *(case for x, w, more in (
+        ((600, 1, 1, 1), (2, 1, 1, 1), {}), ((2, 2, 1, 300), (3, 2, 1, 2), {}), ((2, 3, 40, 30), (4, 3, 3, 3), {}),
+        ((2, 2, 9, 10), (12, 1, 2, 4), dict(groups=2, stride=(2, 1))),
+        ((1, 4, 31, 23), (8, 4, 7, 7), TWO), ((2, 150, 9, 9), (4, 150, 3, 3), {}),
+    ) for case in rows(x, w, **more))),
+]  # fmt: skip
+SPLIT = [
+    *rows((1, 40, 4, 5), (40, 40, 3, 3), bias=True, relu=True, **SAME)[:2],
+    *rows((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)[:2],  # odd numbers of channels
+    *rows((1, 160, 5, 5), (160, 160, 3, 3), stride=(2, 2), **SAME)[:2],  # classes of unequal sums
+]
+WEIGHTS = [  # tiles of 96 rows and 32 or 64 columns; 8 pixels
+    ((7, 92, 1, 1), (28, 92, 1, 1), {}), ((8, 96, 1, 1), (32, 96, 1, 1), {}), ((9, 100, 1, 1), (36, 100, 1, 1), {}),
+    ((1, 8, 5, 6), (60, 8, 3, 4), {}), ((1, 32, 4, 4), (64, 32, 3, 2), {}), ((2, 20, 4, 3), (68, 20, 3, 3), {}),
+    ((3, 4, 9, 9), (132, 4, 5, 5), dict(padding=(2, 2))), ((600, 4, 1, 1), (4, 4, 1, 1), {}),
+    ((1, 16, 24, 30), (16, 16, 3, 3), SAME),
+]  # fmt: skip
+ROWS = {  # (rung, kind) -> rows of all directions that have the rung
+    ("plain", "float32"): [
+        *settings_of(3, 5), *rows((2, 8, 7, 9), (8, 1, 3, 3), groups=8, bias=True, relu=True, **SAME),
+        *at("weight_grad", *rows((600, 1, 1, 1), (2, 1, 1, 1))),
+    ],
+    ("plain", "float64"): settings_of(6, 4)[6:9],
+    ("tiled", "float32"): at("forward", *settings_of(3, 5)[:6], *rows((1, 5, 7, 7), (17, 5, 3, 3), bias=True)),
+    ("register", "float32"): [*settings_of(3, 5), *edges(64, 1), *FEW],
+    ("vector_128x16", "float32"): [case for case in settings_of(8, 4) + edges(16, 4) if case.function != "weight_grad"],
+    ("vector", "float32"): [
+        *settings_of(8, 4), *edges(64, 4), *(rows(x, w, **more)[2] for x, w, more in WEIGHTS if w[0] > 32),
+    ],
+    ("vector_96x32", "float32"): at(
+        "weight_grad", *settings_of(4, 8), *(rows(x, w, **more)[2] for x, w, more in WEIGHTS if w[0] <= 32)
+    ),
+    ("split", "float32"): SPLIT,
+    ("product", "float32"): POINTS,
+    **{("split", kind): SPLIT[:2] for kind in ("float16", "bfloat16", "tf32")},
+    **{
+        ("tensor", kind): [
+            *settings_of(chunk, 3 * chunk if kind == "tf32" else 2 * chunk),
+            *edges(64, chunk),
+            rows((2, 16, 9, 8), (64 + chunk, 16, 3, 3), **SAME)[2],
+            rows((600, 8, 1, 1), (8, 8, 1, 1))[2],
+        ]
+        for kind, chunk in (("float16", 8), ("bfloat16", 8), ("tf32", 4))
+    },
+}  # fmt: skip
+KEYS = {
+    f"{rung}-{kind}-{direction}": (rung, kind, found)
+    for (rung, kind), cases in ROWS.items()
+    for direction in DIRECTIONS
+    if (found := at(direction, *cases))
+}
+each_rung = pytest.mark.parametrize("rung, kind, cases", KEYS.values(), ids=KEYS)
 
 
-def forced(name, case, dtype, inputs):
-    """Outputs of one rung, which must be the one that runs."""
-    return run(case, dtype, inputs, DEVICE, partial(getattr(cuda, case.function), rung=name))
+def rung_of(case, name):
+    return partial(getattr(cuda, case.function), rung=name)
 
 
 def test_every_rung_is_here():
-    """But for those on tensor cores, which have a file of their own."""
-    assert {name for name, _ in ROWS} == set(cuda.RUNGS) - {"tensor"}
+    found = {(rung, case.function) for (rung, _), cases in ROWS.items() for case in cases}
+    assert found == {
+        *product(cuda.RUNGS, DIRECTIONS[:2]), *product(cuda.WEIGHT_RUNGS, DIRECTIONS[2:])
+    } - {("tiled", "input_grad")}  # fmt: skip
+    ends = {(kind, direction) for kind, direction in product(("float16", "bfloat16", "tf32"), DIRECTIONS)}
+    assert ends == {(kind, case.function) for (rung, kind), cases in ROWS.items() if rung == "tensor" for case in cases}
 
 
-@each_row
-def test_rungs_are_exact_on_small_integers(name, case):
-    inputs = make_inputs(case, np.float32, integers=True)
-    same_bits(forced(name, case, np.float32, inputs), wanted(case, inputs))
+@each_rung
+def test_rungs_are_exact_round_once_and_pass_nan(rung, kind, cases):
+    """NaN from corners of the first operand, and of both in the weight gradient, where one of g also meets the zeros of
+    the padding, and one of x that no tap reads goes nowhere."""
+    case = cases[0]
+    exact(rung_of(case, rung), kind, case, residual=case.function == "forward")
+    rounds(rung_of(case, rung), kind, case)
+    corners = (0, 0, 0, 0), (-1, -1, -1, -1), (0, -1, -1, 0)
+    for position in (0, 1) if case.function == "weight_grad" else (0,):
+        spreads_nan(rung_of(case, rung), kind, case, [(position, corner) for corner in corners])
 
 
-@each_first
-def test_rungs_round_as_they_should_and_the_same_twice(name, case):
-    inputs = make_inputs(case, np.float32)
-    results = forced(name, case, np.float32, inputs)
-    within_rounding(case, np.float32, inputs, results)
-    same_bits(results, forced(name, case, np.float32, inputs))
+@pytest.mark.deep
+@each_rung
+def test_rungs_are_exact_in_every_setting_and_at_every_edge(rung, kind, cases):
+    for index, case in enumerate(cases[1:]):
+        exact(rung_of(case, rung), kind, case, residual=index % 2 == 0 and case.function == "forward")
 
 
-@each_first
-def test_nan_reaches_the_pixels_that_read_it(name, case):
-    """From every corner of the source, and from its middle; ReLU lets it pass."""
-    _, channels, height, width = case.shapes[0]
-    for place in ((0, 0, 0, 0), (-1, channels - 1, height - 1, width - 1), (0, channels // 2, height // 2, width // 2)):
-        inputs = make_inputs(case, np.float32, integers=True)
-        inputs[0][place] = np.nan
-        (got,), (want,) = forced(name, case, np.float32, inputs), wanted(case, inputs)
-        np.testing.assert_array_equal(got, want)
+def test_sums_of_16_bits_may_be_asked_for_in_float32():
+    for rung, kind, (case, *_) in KEYS.values():
+        if TYPES[kind].itemsize == 2:
+            (output,) = case.outputs
+            single = replace(case, outputs=(Output(output.shape, output.layout, "float32"),))
+            exact(rung_of(case, rung), kind, single)
 
 
-@pytest.mark.parametrize("function", ["forward", "input_grad"])
-def test_float64_runs_plain(function):
-    for case in [case for name, case in ROWS if name == "split" and case.function == function]:
-        inputs = make_inputs(case, np.float64)
-        with interpreter.recording() as launches:
-            within_rounding(case, np.float64, inputs, run(case, np.float64, inputs, "interpreter"))
-        assert [name for name, _ in launches] == [f"conv2d_plain_{function}_f64"]
+@pytest.mark.deep
+@pytest.mark.parametrize("c, rung", [(1, "register"), (4, "register"), (1, "plain")])
+def test_long_sums_lose_little(c, rung):
+    """Of 100,000 numbers of one sign; added one by one in float32 they would be off by up to a thousandth."""
+    case = rows((10, c, 100, 100), (4, c, 1, 1))[2]
+    inputs = [np.abs(array) for array in make_inputs(case, np.float32)]
+    np.testing.assert_allclose(result(rung_of(case, rung), "float32", case, inputs), *wanted(case, inputs), rtol=3e-6)
+
+
+def test_no_images_give_no_results_and_a_weight_gradient_of_zeros():
+    for c, kind in ((3, "float32"), (32, "float32"), (3, "float64"), (8, "float16")):
+        for case in rows((0, c, 5, 5), (c, c, 1, 1)):
+            exact(rung_of(case, None), kind, case)
 
 
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-def unwritten(shape, layout, dtype=np.float32):
-    """Memory of which only shape, layout and place are asked."""
-    strides = strides_of(shape, layout, np.dtype(dtype).itemsize)
-    return np.ndarray.__new__(interpreter.Array, shape, dtype, np.empty(prod(shape) + 16, dtype), 0, strides)
-
-
-def started(function, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, rung=None, dtype=np.float32):
+def started(
+    direction, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, rung=None, kind="float32", late=0
+):
     """[(name of a kernel without that of the family, grid)] of what would run."""
-    settings = stride, padding, dilation, groups
+    settings, dtype = (stride, padding, dilation, groups), TYPES[kind]
     out = conv2d.output_shape(x, w, None, *settings)
-    images = [unwritten(shape, CHANNELS_LAST, dtype) for shape in (x, out)]
-    source, result = images if function == "forward" else reversed(images)
-    nbytes = conv2d.workspace(function, x, w, *settings, dtype, source)
-    space = np.ndarray.__new__(interpreter.Array, (nbytes,), np.uint8)
-    found = cuda.starts(function, source, unwritten(w, FILTER, dtype), None, False, settings, result, space, rung)
+    images = {shape: unwritten(shape, CHANNELS_LAST, dtype, late) for shape in (x, out)}
+    x_there, out_there, w_there = images[x], images[out], unwritten(w, FILTER, dtype)
+    first, second, result = {
+        "forward": (x_there, w_there, out_there),
+        "input_grad": (out_there, w_there, x_there),
+        "weight_grad": (out_there, x_there, w_there),
+    }[direction]
+    with tf32() if kind == "tf32" else contextlib.nullcontext():
+        space = unwritten((conv2d.workspace(direction, x, w, *settings, dtype, first),), dtype=np.uint8)
+        found = list(cuda.starts(direction, first, second, None, False, settings, result, space, rung))
     return [(kernel.name.removeprefix("conv2d_"), grid) for kernel, grid, *_ in found]
 
 
-TWO = dict(stride=(2, 2), padding=(1, 1))
-CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, kernels of the input gradient
-    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, ["register_forward"], ["plain_input_grad_f32"]),
-    "keras 2": (
-        (64, 32, 26, 26), (64, 32, 3, 3), {}, ["vector_128x64_forward"], ["vector_128x16_input_grad"],
+CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, of the input gradient, of the weight gradient
+    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, "register", "plain", "weight_register_3 add"),
+    "keras 2": ((64, 32, 26, 26), (64, 32, 3, 3), {}, "vector_128x64", "vector_128x16", "weight_vector_96x64 add"),
+    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), "register", "plain", "weight_register_1 add"),
+    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, "register", "vector_128x16", "weight_register_3 add"),
+    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, "register", "plain", "weight_register_3 add"),
+    "resnet 2": (
+        (128, 16, 32, 32), (16, 16, 3, 3), SAME, "vector_128x16", "vector_128x16", "weight_vector_96x32 add",
     ),
-    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), ["register_forward"], ["plain_input_grad_f32"]),
-    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, ["register_forward"], ["vector_128x16_input_grad"]),
-    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, ["register_forward"], ["plain_input_grad_f32"]),
-    "resnet 2": ((128, 16, 32, 32), (16, 16, 3, 3), SAME, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
-    "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, ["vector_128x16_forward"], ["vector_128x16_input_grad"]),
-    "resnet 4": (
-        (128, 64, 8, 8), (64, 64, 3, 3), SAME, ["vector_128x64_forward", "matmul_add"],
-        ["vector_128x64_input_grad", "matmul_add"],
+    "resnet 3": (
+        (128, 16, 32, 32), (32, 16, 3, 3), TWO, "vector_128x16", "vector_128x16", "weight_vector_96x32 add",
     ),
-    "deep, batch 1": (
-        (1, 64, 8, 8), (64, 64, 3, 3), SAME, ["vector_128x64_forward", "matmul_add"],
-        ["vector_128x64_input_grad", "matmul_add"],
+    "deep": (
+        (1, 64, 8, 8), (64, 64, 3, 3), SAME, "vector_128x64 add", "vector_128x64 add", "weight_vector_96x64",
     ),
-    "shortcut": (
-        (128, 16, 32, 32), (32, 16, 1, 1), dict(stride=(2, 2)), ["vector_128x16_forward"], ["vector_128x16_input_grad"],
+    "bottleneck": (
+        (64, 64, 16, 16), (64, 64, 1, 1), {}, "matmul_register_64x64", "matmul_register_64x64",
+        "matmul_register_64x64 add",
     ),
-    "bottleneck": ((64, 64, 16, 16), (64, 64, 1, 1), {}, ["matmul_register_64x64"], ["matmul_register_64x64"]),
+    "bottleneck to few": (
+        (64, 64, 8, 8), (8, 64, 1, 1), {}, "matmul_register_64x64", "matmul_register_64x64", "weight_vector_96x32 add",
+    ),
     "depthwise": (
-        (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), ["plain_forward_f32"], ["plain_input_grad_f32"],
+        (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), "plain", "plain", "weight_plain add",
     ),
-    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, ["plain_forward_f32"], ["register_input_grad"]),
-    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, ["register_forward"], ["register_input_grad", "matmul_add"]),
+    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, "plain", "register", "weight_register_1 add"),
+    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, "register", "register add", "weight_register_1 add"),
 }  # fmt: skip
+
+
+def short(names, direction):
+    """Names of kernels without what the direction says already."""
+    names = [name.removeprefix("matmul_") if name == "matmul_add" else name for name, _ in names]
+    return " ".join(name.removesuffix("_f32").removesuffix("_" + direction) for name in names)
 
 
 def test_the_best_rung_is_chosen_by_shape():
-    for what, (x, w, settings, forward, input_grad) in CHOICE.items():
-        assert [name for name, _ in started("forward", x, w, **settings)] == forward, what
-        assert [name for name, _ in started("input_grad", x, w, **settings)] == input_grad, what
+    for what, (x, w, settings, *kernels) in CHOICE.items():
+        found = [short(started(direction, x, w, **settings), direction) for direction in DIRECTIONS]
+        found[2] = found[2].replace("plain_weight_grad_f32", "plain").replace("plain ", "weight_plain ")
+        assert found == kernels, what
 
 
-def test_where_128_bit_loads_cannot_go_single_ones_do():
-    """An image that begins 4 bytes after a multiple of 16."""
-    x, w = (2, 8, 6, 6), (16, 8, 3, 3)
-    settings, out = ((1, 1), (0, 0), (1, 1), 1), (2, 16, 4, 4)
-    memory, strides = np.empty(prod(x) + 16, np.float32), strides_of(x, CHANNELS_LAST, 4)
-    late = np.ndarray.__new__(interpreter.Array, x, np.float32, memory, 4, strides)
-    arguments = unwritten(w, FILTER), None, False, settings, unwritten(out, CHANNELS_LAST), None
-    for image, kernel in ((unwritten(x, CHANNELS_LAST), "vector_128x16"), (late, "register")):
-        ((found, *_),) = cuda.starts("forward", image, *arguments)
-        assert found.name == f"conv2d_{kernel}_forward"
+def test_types_and_places_choose():
+    layer = (64, 32, 26, 26), (64, 32, 3, 3)
+    for direction, name in zip(
+        DIRECTIONS, ("tensor_{}_forward", "tensor_{}_input_grad", "weight_tensor_{}"), strict=True
+    ):
+        for kind in ("tf32", "float16"):
+            assert started(direction, *layer, kind=kind)[0][0] == name.format(kind)
+        assert "plain" in started(direction, *layer, kind="float64")[0][0]
+        assert "register" in started(direction, *layer, late=1)[0][0], "places where 128-bit loads cannot go"
+    assert started("forward", (64, 1, 28, 28), (32, 1, 3, 3), kind="tf32")[0][0] == "register_forward"
+    names = [name for name, _ in started("forward", (32, 512, 4, 4), (512, 512, 3, 3), **SAME, kind="bfloat16")]
+    assert names == ["tensor_bfloat16_forward", "matmul_add_bfloat16"]
+    strides = (1, 4, 900, 900), (8, 4, 3, 3)  # that make more classes than a grid has
+    assert started("input_grad", *strides, (300, 300))[0][0] == "plain_input_grad_f32"
+    assert started("input_grad", *strides, (30, 30))[0][1] == (8, 1, 900)
 
 
-def test_strides_that_make_more_classes_than_a_grid_has_run_plain():
-    x, w = (1, 4, 900, 900), (8, 4, 3, 3)
-    assert [name for name, _ in started("forward", x, w, (300, 300))] == ["vector_128x16_forward"]
-    assert [name for name, _ in started("input_grad", x, w, (300, 300))] == ["plain_input_grad_f32"]
-    assert [grid for _, grid in started("input_grad", x, w, (30, 30))] == [(8, 1, 900)]
+def launched(case, kind):
+    """Names of the kernels that the launcher starts; its results are checked."""
+    with interpreter.recording() as launches:
+        exact(getattr(conv2d, case.function), kind, case, device="interpreter")
+    return [name for name, _ in launches]
 
 
-REFUSED = {  # arguments of started -> the message's beginning
-    "name": (("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="fast"), "conv2d: rung is 'fast', wants one of plain"),
-    "type": (
-        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)),
-        dict(rung="register", dtype=np.float64),
-        "conv2d: the rung register wants float32",
-    ),
-    "channels read": (
-        ("input_grad", (1, 4, 8, 8), (6, 4, 3, 3)),
-        dict(rung="vector"),
-        "conv2d input_grad: the rung vector wants addresses that are multiples of 16, and multiples of 4 channels that",
-    ),
-    "channels": (
-        ("forward", (1, 4, 8, 8), (6, 4, 3, 3)),
-        dict(rung="vector_128x16"),
-        "conv2d: the rung vector_128x16 wants addresses that are multiples of 16, and multiples of 4 channels in",
-    ),
-    "taps": (
-        ("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "conv2d: the rung vector wants at most 16 x 16",
-    ),
-    "far": (
-        ("forward", (1, 64, 8, 8), (1, 64, 1, 1)),
-        dict(rung="register", padding=(4500, 4500)),
-        "conv2d: the rung register wants at most 16 x 16 taps, 65535 groups, and padding and strides that are not huge",
-    ),
-    "short": (
-        ("forward", (1, 4, 8, 8), (8, 4, 3, 3)), dict(rung="split"), "conv2d: the rung split wants long sums for few",
-    ),
-    "groups": (
-        ("forward", (1, 4, 8, 8), (8, 2, 3, 3)), dict(rung="tiled", groups=2), "conv2d: the rung tiled wants the forw",
-    ),
-    "product": (
-        ("forward", (1, 4, 8, 8), (8, 4, 1, 1)),
-        dict(rung="product", stride=(1, 2)),
-        "conv2d: the rung product wants filters of one pixel,",
-    ),
-}  # fmt: skip
+def test_launchers_take_16_bits_and_widen_what_tensor_cores_do_not_suit():
+    for case, name in zip(
+        rows((1, 8, 5, 6), (8, 8, 3, 3)), ("tensor_{}_forward", "tensor_{}_input_grad", "weight_tensor_{}"), strict=True
+    ):
+        assert launched(case, "float16") == ["conv2d_" + name.format("float16")]
+    for case in rows((1, 3, 5, 6), (7, 3, 3, 3)):
+        assert not any("tensor" in name for name in launched(case, "float16"))
 
 
-def test_a_rung_that_does_not_fit_says_why():
-    for arguments, others, message in REFUSED.values():
+def test_pooling_follows_in_16_bits():
+    for case in (
+        pooled((1, 8, 9, 8), (8, 8, 3, 3), (2, 2), (2, 2)),
+        pooled((1, 8, 17, 18), (8, 8, 1, 1), (17, 16), (1, 1)),  # more taps than a byte numbers
+    ):
+        inputs = make_inputs(case, np.float16, integers=True)
+        want, places = wanted(case, inputs)
+        out, positions = run(case, np.float16, inputs, DEVICE)
+        same_bits((out, positions), (want.astype(np.float16), places.astype(positions.dtype)))
+
+
+def test_slices_of_weight_gradients_cover_all_pixels_and_threads_of_register_all_of_dw():
+    for pixels, size in product((1, 63, 4096, 409600), (1, 144, 9216, 2359296)):
+        slices, depth = cuda_plan._slices_of(pixels, size)
+        assert (slices - 1) * depth < pixels <= slices * depth and depth % 32 == 0
+        assert slices * size <= 1 << 23 or slices == 1
+    for filter_rows, columns in product((1, 9, 25, 150, 297, 4000), (1, 6, 64, 513)):
+        down, across, lanes, blocks = cuda_register.shares_of(filter_rows, columns)
+        assert 32 <= down * across * lanes <= 256 and lanes & (lanes - 1) == 0
+        assert down <= 16 and across <= 16 and blocks * down * across * 36 >= filter_rows * columns
+
+
+X, W = (1, 4, 8, 8), (8, 4, 3, 3)
+REFUSED = [  # arguments of started -> the beginning of the message
+    (("forward", X, W), dict(rung="fast"), "conv2d: rung is 'fast', wants one of plain"),
+    (("weight_grad", X, W), dict(rung="fast"), "conv2d weight_grad: rung is 'fast', wants one of plain, vector"),
+    (("forward", X, W), dict(rung="register", kind="float64"), "conv2d: the rung register wants float32"),
+    (("forward", X, W), dict(rung="tensor"), "conv2d: the rung tensor wants float16, bfloat16, or float32 in the mode"),
+    (("input_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "conv2d input_grad: the rung vector wants addresses that"),
+    (("weight_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "conv2d weight_grad: the rung vector wants multiples of 4"),
+    (("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "conv2d: the rung vector wants at most 16 x 16"),
+    (("weight_grad", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="register"), "conv2d weight_grad: the rung register wan"),
+    (("weight_grad", X, (4, 1, 3, 3)), dict(rung="register", groups=4), "conv2d weight_grad: the rung register wan"),
+    (("forward", X, W), dict(rung="split"), "conv2d: the rung split wants long sums for few"),
+    (("forward", X, (8, 2, 3, 3)), dict(rung="tiled", groups=2), "conv2d: the rung tiled wants the forward direction"),
+    (("forward", X, (8, 4, 1, 1)), dict(rung="product", stride=(1, 2)), "conv2d: the rung product wants filters of"),
+]  # fmt: skip
+FAR = [  # direction, x, stride and padding -> message; w has one tap
+    ("forward", (1 << 11, 1, 1 << 10, 1 << 10), ((1, 1), (0, 0)), ": the elements of an array takes 2147483648, wants"),
+    ("forward", (1, 1, 2, 2), ((1, 1), (1 << 30, 0)), ": an image with its padding takes 2147483650, wants less than"),
+    ("input_grad", (1, 1, 2, 2), ((1 << 31, 1), (0, 0)), " input_grad: a setting takes 2147483648, wants less than 21"),
+    ("weight_grad", (65536, 1, 256, 128), ((1, 1), (0, 0)), " weight_grad: the elements of x takes 2147483648, wants"),
+    ("weight_grad", (1, 1, 4, 4), ((1 << 29, 1), (0, 0)), " weight_grad: a walk over x takes 536870917, wants less th"),
+]
+
+
+def test_a_rung_that_does_not_fit_and_sizes_beyond_32_bits_say_why():
+    for arguments, others, message in REFUSED:
         with pytest.raises(ShapeError, match="^" + re.escape(message)):
             started(*arguments, **others)
-
-
-@pytest.mark.parametrize(
-    "x, settings, what",
-    [
-        ((1 << 11, 1, 1 << 10, 1 << 10), ((1, 1), (0, 0), (1, 1), 1), "the elements of an array takes 2147483648"),
-        ((1, 1, 2, 2), ((1, 1), (1 << 30, 0), (1, 1), 1), "an image with its padding takes 2147483650"),
-        ((1, 1, 2, 2), ((1 << 31, 1), (0, 0), (1, 1), 1), "a setting takes 2147483648"),
-    ],
-)
-def test_sizes_beyond_32_bits_are_refused(x, settings, what):
-    with pytest.raises(ShapeError, match=f"^conv2d: {what}, wants less than 2147482624"):
-        conv2d.workspace("forward", x, (1, 1, 1, 1), *settings, np.float32, interpreter.empty(1))
+    for direction, x, settings, message in FAR:
+        with pytest.raises(ShapeError, match="^conv2d" + re.escape(message)):
+            conv2d.workspace(direction, x, (1, 1, 1, 1), *settings, (1, 1), 1, np.float32, interpreter.empty(1))

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda, cuda_weight
-from minigrad_kernels.conv2d.cuda_weight import problem_of
+from minigrad_kernels.conv2d import cuda
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.matmul import cuda as matmul
 
@@ -42,10 +41,10 @@ def convolution(direction):
 def weights(images):
     x, w, g = (images, 24, 8, 8), (40, 24, 3, 3), (images, 40, 8, 8)
     dy, filters, source = arrays(g, w, x)
-    space = interpreter.empty(cuda_weight.weight_grad_workspace(x, w, *SETTINGS, 4), np.uint8)
-    found = cuda_weight.equals(problem_of(x, w, *SETTINGS), "float32", True, True)
-    call = lambda rung=None: cuda_weight.weight_grad(dy, source, *SETTINGS, filters, space, rung)
-    return cuda_weight, found, call, filters
+    space = interpreter.empty(cuda.workspace("weight_grad", x, w, *SETTINGS, 4), np.uint8)
+    found = cuda.equals("weight_grad", x, w, x[2:], SETTINGS, "float32", True)
+    call = lambda rung=None: cuda.weight_grad(dy, source, *SETTINGS, filters, space, rung)
+    return cuda, found, call, filters
 
 
 def product():
@@ -88,8 +87,8 @@ def test_candidates_have_equal_bits_and_the_chosen_one_runs(name, monkeypatch):
 def test_what_sums_in_an_order_of_its_own_has_no_candidates():
     for x, w in (((1, 256, 4, 4), (8, 256, 3, 3)), ((2, 1, 8, 8), (8, 1, 3, 3))):  # split, register
         assert len(cuda.equals("forward", x, w, x[2:], SETTINGS, "float32", True)) < 2
-    assert not cuda_weight.equals(problem_of((2, 3, 8, 8), (8, 3, 3, 3), *SETTINGS), "float32", True, True)
-    assert not cuda_weight.equals(problem_of((2, 20, 8, 8), (24, 20, 1, 1), *ONE_PIXEL), "float32", True, True)
+    for x, w, settings in (((2, 3, 8, 8), (8, 3, 3, 3), SETTINGS), ((2, 20, 8, 8), (24, 20, 1, 1), ONE_PIXEL)):
+        assert not cuda.equals("weight_grad", x, w, x[2:], settings, "float32", True)
     assert not matmul.equals(*arrays((4, 2048), (2048, 4), orders=(None, None)))  # cut
 
 

@@ -4,10 +4,11 @@ The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 to TF32; channels are multiples of what 16 bytes hold.
 """
 
+from ..matmul.cuda_async import STAGES, arrived, make_pipeline
 from ..matmul.cuda_end import make_write, own_of_lane, same
 from ..matmul.cuda_tensor import CORES, make_products, make_tile
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
-from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, cp_async_wait, global_address
+from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, global_address
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
@@ -18,9 +19,7 @@ WARP = 64, 32  # rows and columns of a tile that a warp owns
 THREADS = 32 * (TILE[0] // WARP[0]) * (TILE[1] // WARP[1])
 ROW_BLOCKS, COLUMN_BLOCKS = WARP[0] // 16, WARP[1] // 8  # of a warp's products
 SUMS = 4 * ROW_BLOCKS * COLUMN_BLOCKS
-STAGES = 4  # tiles of each operand in shared memory: one that is read, three that are on their way
 CHUNKS = 4  # of 16 bytes in a line of a tile along the sums
-wait = cp_async_wait(STAGES - 2)
 
 
 def shared_of(kind):
@@ -44,11 +43,11 @@ def make_tensor(core, adjoint):
     lines, across = rows // apart, columns // chunk
     b_apart = apart if adjoint else THREADS // across  # columns, or steps
     b_count = columns // apart if adjoint else steps // b_apart
-    a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint)
+    a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint, of_b=True)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
     multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, True)
-    a_place_of, b_place_of, a_rows, b_columns = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
+    a_place_of, b_place_of, a_first, b_first = a_tile.place, b_tile.place, a_tile.first, b_tile.first
     a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
     a_hop, b_hop, stages = apart * CHUNKS * 16, b_tile.bytes // b_count, STAGES * stage
 
@@ -127,12 +126,12 @@ def make_tensor(core, adjoint):
 
         lane, warp = i32(thread & 31), i32(thread >> 5)
         row, b_column = i32(i32(warp % warps_down) * warp_rows), i32(i32(warp // warps_down) * warp_columns)
-        a_from, b_from, get = a_rows(lane, row), i32(a_bytes + b_columns(lane, b_column)), i32(0)
+        a_from, b_from, get = a_first(lane, row), i32(a_bytes + b_first(lane, b_column)), i32(0)
         put = u32((STAGES - 1) * stage)
         for i in range(SUMS):
             total[i] = f32(0)
         while tiles > 0:
-            wait()
+            arrived()
             cuda.syncthreads()
             if more > 0:
                 tap = load4(taps, QUAD * step[0])
@@ -169,13 +168,11 @@ TENSOR = {(name, adjoint): make_tensor(core, adjoint) for name, core in CORES.it
 def make_weight_tensor(core):
     """The rung of a type."""
     (tile_rows, tile_columns), steps, chunk, hop = TILE, core.steps, core.chunk, hop_of(core.name)
-    a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False)
-    multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
+    a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False, of_b=True)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, True)
-    a_place_of, b_place_of, rows_of, columns_of = a_tile.place, b_tile.place, a_tile.rows, b_tile.columns
-    a_bytes, stage, (warp_rows, warp_columns) = a_tile.bytes, a_tile.bytes + b_tile.bytes, WARP
+    a_place_of, b_place_of, a_bytes, (warp_rows, warp_columns) = a_tile.place, b_tile.place, a_tile.bytes, WARP
     a_across, b_across = tile_rows // chunk, tile_columns // chunk
-    a_loads, b_hop, stages = steps // hop, THREADS // b_across, STAGES * stage
+    a_loads, b_hop = steps // hop, THREADS // b_across
     b_loads = steps // b_hop
     a_apart, b_apart = a_bytes // a_loads, b_tile.bytes // b_loads
 
@@ -198,7 +195,15 @@ def make_weight_tensor(core):
             there = global_address(g, i32(place + load * b_hop * out_c))
             cp_async(u32(to + u32(load * b_apart)), there, u32(16) if inside else u32(0))
 
-    kind = core.half.pointer
+    @device
+    def follow(put, state, given):
+        """The state: where x is read, where g is, and how many pixels are still to be copied."""
+        (at, place, left), (a_to, b_to, x, g, ends, a_step, b_step, sizes, walk, out_c) = state, given
+        at = gather(u32(a_to + u32(put)), x, at, ends, a_step, left, sizes, walk)
+        copy(u32(b_to + u32(put)), g, place, b_step, left, out_c)
+        return at, i32(place + steps * out_c), i32(left - steps)
+
+    multiply, kind = make_pipeline(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS, follow), core.half.pointer
 
     @kernel(
         f"{kind} x, {kind} g, {kind} out, {WEIGHT_SIZES}, i32 flags", threads=THREADS, blocks=3, lowest="sm_80",
@@ -219,7 +224,7 @@ def make_weight_tensor(core):
         sizes, start = (in_h, in_w, in_c, out_h, out_w, stride_h, stride_w), shared_address(memory, 0)
         across, down = split(cuda.blockIdx.x, u32(u32(rows + (tile_rows - 1)) // u32(tile_rows)))
         top, left, first = i32(down * tile_rows), i32(across * tile_columns), i32(cuda.blockIdx.y * depth)
-        count = min(depth, i32(pixels - first))  # pixels that are still to be copied
+        count = min(depth, i32(pixels - first))
 
         a_chunk, a_step = i32(thread % a_across), i32(thread // a_across)
         row, a_to = i32(top + a_chunk * chunk), u32(start + u32(a_place_of(a_step, a_chunk)))
@@ -232,35 +237,12 @@ def make_weight_tensor(core):
         column = i32(left + b_chunk * chunk)
         g_place = i32(i32(first + b_step) * out_c + i32(group * filters + min(column, i32(filters - chunk))))
         b_to = u32(start + u32(a_bytes + b_place_of(b_step, b_chunk)))
-        tiles, put = i32(u32(count + (steps - 1)) // u32(steps)), u32(0)
-        for _ in range(STAGES - 1):
-            unroll(0)
-            if count > 0:
-                at = gather(u32(a_to + put), x, at, ends, a_step, count, sizes, walk)
-                copy(u32(b_to + put), g, g_place, b_step, count, out_c)
-                g_place, count, put = i32(g_place + steps * out_c), i32(count - steps), u32(put + u32(stage))
-            cp_async_commit()
-
-        lane, warp = i32(thread & 31), i32(thread >> 5)
+        given = a_to, b_to, x, g, ends, a_step, b_step, sizes, walk, out_c
+        state, warp = follow(i32(0), (at, g_place, count), given), i32(thread >> 5)
         row, column = i32(i32(warp & 1) * warp_rows), i32(i32(warp >> 1) * warp_columns)
-        a_from, b_from, get = rows_of(lane, row), i32(a_bytes + columns_of(lane, column)), i32(0)
-        put = u32((STAGES - 1) * stage)
-        for i in range(SUMS):
-            total[i] = f32(0)
-        while tiles > 0:
-            wait()
-            cuda.syncthreads()
-            if count > 0:
-                at = gather(u32(a_to + put), x, at, ends, a_step, count, sizes, walk)
-                copy(u32(b_to + put), g, g_place, b_step, count, out_c)
-                g_place, count = i32(g_place + steps * out_c), i32(count - steps)
-            cp_async_commit()
-            multiply(total, memory, i32(a_from + get), i32(b_from + get))
-            get, put = i32(get + stage), u32(put + u32(stage))
-            get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
-            tiles = i32(tiles - 1)
+        multiply(total, memory, row, column, i32(u32(count + (steps - 1)) // u32(steps)), state, given)
 
-        own_row, own_column = own_of_lane(lane)
+        own_row, own_column = own_of_lane(i32(thread & 31))
         column, slice_first = i32(left + column + own_column), i64(cuda.blockIdx.y) * i64(rows) * i64(out_c)
         write(
             total, out, out, out, out, out, i32(top + row + own_row), 8, i32(group * filters + column), 16,

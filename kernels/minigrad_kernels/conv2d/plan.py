@@ -79,7 +79,7 @@ def ways(direction, geometry):
         return [_summed_windows(geometry, pixels) if pixels else _summed(geometry)]
     if direction == "input_grad" and _scatters(geometry):
         return [_scattered(geometry)]
-    plain = Way("channels", _gathered(geometry, _channels(direction, geometry)))
+    plain = Way("channels", _gathered(direction, geometry))
     pixels = _pixels(geometry) if direction == "forward" else 1
     return [_spread(geometry, pixels), plain] if pixels > 1 else [plain]
 
@@ -210,85 +210,62 @@ class _Class(NamedTuple):
     jobs: list
 
 
-class _Product(NamedTuple):
-    """What "channels" and "pixels" need to know of a direction; sizes are (height, width, channels)."""
+def _gathered(direction, geometry, pixels=1):
+    """The plan of "channels"; with several pixels, that of "pixels": each group of them reads one window.
 
-    reads: list  # of both axes
-    source: tuple  # size of A
-    target: tuple  # size of C
-    job: plans.Job  # of the first group of channels
-    b_row: int  # in B from a row of taps to the next
-    b_tap: int  # from a tap to the next
-    joined: bool  # whether taps that are neighbours in A and B make one sum
-    b_group: int  # in B from a group of channels to the next
-
-
-def _channels(direction, geometry):
-    """The product of "channels". In input_grad B is w as it lies too: its columns, c, lie apart, so it is packed."""
-    (made, depth, _, width), (_, channels, *size) = geometry.w_shape, geometry.x_shape
-    forward, filters = direction == "forward", made // geometry.groups
-    x, out = (*size, channels), (*geometry.out_size, made)
-    if forward:
-        source, target, job = x, out, plans.Job(length=depth, b_step=made, columns=filters)
-    else:
+    In input_grad B is w as it lies too: its columns, c, lie apart, so it is packed.
+    """
+    (made, depth, _, width), (images, channels, *size), groups = geometry.w_shape, geometry.x_shape, geometry.groups
+    x, out, forward, filters = (*size, channels), (*geometry.out_size, made), direction == "forward", made // groups
+    reads = [(_forward_reads if forward else _input_reads)(geometry, axis) for axis in (0, 1)]
+    source, target, job = x, out, plans.Job(length=depth, b_step=made, columns=filters)
+    if not forward:
         source, target, job = out, x, plans.Job(length=filters, b_column=made, columns=depth)
     if geometry.depthwise:
-        job = plans.Job(form=plans.CHANNELS, length=1, a_step=made, b_step=made, columns=made)
-    reads = [(_forward_reads if forward else _input_reads)(geometry, axis) for axis in (0, 1)]
-    joined, plane = forward and (geometry.groups == 1 or geometry.depthwise), depth * made
-    return _Product(reads, source, target, job, width * plane, plane, joined, filters)
-
-
-def _classes(product_of, images, groups, itemsize):
-    (height, width, channels), (_, across, made) = product_of.source, product_of.target
-    for vertical, horizontal in product(_inside(product_of.reads[0], height), _inside(product_of.reads[1], width)):
-        job, taps = product_of.job, horizontal.taps
-        a_rows = np.add.outer(vertical.bases * width, horizontal.bases) * channels
-        c_rows = np.add.outer(vertical.places * across, horizontal.places) * made
-        a_taps = np.add.outer(vertical.shifts * width, horizontal.shifts) * channels
-        b_taps = np.add.outer(vertical.taps * product_of.b_row, taps * product_of.b_tap)
-        if product_of.joined and taps.size and np.all(np.diff(horizontal.shifts) == 1):
-            job, a_taps, b_taps = job._replace(length=job.length * taps.size), a_taps[:, :1], b_taps[:, :1]
-        packed = _packs(job, images * a_rows.size, itemsize) and a_taps.size > 0
+        job, groups = plans.Job(form=plans.CHANNELS, length=1, a_step=made, b_step=made, columns=made), 1
+    if pixels > 1:
+        # The last group of a row may make pixels of the one before again.
+        places = np.minimum(np.arange(0, out[1], pixels), out[1] - pixels)
+        width, made = _window(geometry, pixels), pixels * made
+        reads[1] = [_Reads(places, places * geometry.stride[1] - geometry.padding[1], *(np.arange(width),) * 2)]
+        job = plans.Job(length=depth, b_step=made, columns=made)
+    plane, classes = depth * made, []
+    for vertical, horizontal in product(_inside(reads[0], source[0]), _inside(reads[1], source[1])):
+        a_rows = np.add.outer(vertical.bases * source[1], horizontal.bases) * source[2]
+        c_rows = np.add.outer(vertical.places * target[1], horizontal.places) * target[2]
+        a_taps = np.add.outer(vertical.shifts * source[1], horizontal.shifts) * source[2]
+        b_taps = np.add.outer(vertical.taps * width, horizontal.taps) * plane
+        here = job
+        if forward and groups == 1 and horizontal.taps.size and np.all(np.diff(horizontal.shifts) == 1):
+            # Taps that are neighbours in A and in B make one sum.
+            here, a_taps, b_taps = job._replace(length=job.length * a_taps.shape[1]), a_taps[:, :1], b_taps[:, :1]
+        here = here._replace(
+            tap_end=a_taps.size, packed=_packs(here, images * a_rows.size, geometry) and a_taps.size > 0
+        )
         jobs = [
-            job._replace(
-                a_offset=group * job.length,
-                tap_end=a_taps.size,
-                b_offset=group * product_of.b_group,
-                c_offset=group * job.columns,
-                bias_offset=group * job.columns,
-                packed=packed,
+            here._replace(
+                a_offset=group * here.length,
+                b_offset=group * filters,
+                c_offset=group * here.columns,
+                bias_offset=group * here.columns,
             )
             for group in range(groups)
         ]
         if a_rows.size:
-            yield _Class(*(table.reshape(-1) for table in (a_rows, c_rows, a_taps, b_taps)), jobs)
-
-
-def _gathered(geometry, product_of):
-    """A plan of "channels" or "pixels"."""
-    groups = 1 if product_of.job.form == plans.CHANNELS else geometry.groups
-    classes = list(_classes(product_of, geometry.x_shape[0], groups, geometry.itemsize))
-    return _pixel_plan(geometry, classes, prod(product_of.source), prod(product_of.target), None)
+            classes.append(_Class(*(table.reshape(-1) for table in (a_rows, c_rows, a_taps, b_taps)), jobs))
+    return _pixel_plan(geometry, classes, prod(source), prod(target), None)
 
 
 def _spread(geometry, pixels):
-    """A group of pixels reads one window, so that the columns of its product are those of all its pixels."""
+    """The filter is spread over the windows, so that the columns of the product are those of all pixels of a group."""
     made, depth, height, width = geometry.w_shape
-    window, size, stride = _window(geometry, pixels), geometry.out_size, geometry.stride[1]
-    shifts = np.arange(window)
-    # The last group of a row may make pixels of the one before again.
-    places = np.minimum(np.arange(0, size[1], pixels), size[1] - pixels)
-    columns = pixels * made
-    job = plans.Job(length=depth, b_step=columns, columns=columns)
-    plane = depth * columns
-    product_of = _channels("forward", geometry)._replace(job=job, b_row=window * plane, b_tap=plane)
-    product_of.reads[1] = [_Reads(places, places * stride - geometry.padding[1], shifts, shifts)]
-    picks = np.full((height, window, depth, pixels, made), -1, np.int64)
+    picks = np.full((height, _window(geometry, pixels), depth, pixels, made), -1, np.int64)
     stored = np.arange(prod(geometry.w_shape)).reshape(height, width, depth, made)
     for pixel in range(pixels):
-        picks[:, pixel * stride : pixel * stride + width, :, pixel] = stored
-    return Way("pixels", _gathered(geometry, product_of), picks.size + columns, pixels, picks.reshape(-1))
+        first = pixel * geometry.stride[1]
+        picks[:, first : first + width, :, pixel] = stored
+    plan = _gathered("forward", geometry, pixels)
+    return Way("pixels", plan, picks.size + pixels * made, pixels, picks.reshape(-1))
 
 
 def _scattered(geometry):
@@ -314,10 +291,12 @@ def _scattered(geometry):
     return Way("taps", plan, down * made * row, row=row)
 
 
-def _packs(job, rows, itemsize):
+def _packs(job, rows, geometry):
     """Whether B goes into a panel: where no tile can read it, or tiles of many rows of A would read it slowly."""
-    far, odd = job.b_step * itemsize >= FAR, job.b_step * itemsize % plans.VECTOR_BYTES
-    repays = (far and rows >= LEAST_TILES * plans.ROWS) or (odd and rows >= ODD_TILES * plans.ROWS)
+    pitch = job.b_step * geometry.itemsize
+    repays = (pitch >= FAR and rows >= LEAST_TILES * plans.ROWS) or (
+        pitch % plans.VECTOR_BYTES > 0 and rows >= ODD_TILES * plans.ROWS
+    )
     return job.form != plans.CHANNELS and (job.b_column > 1 or repays)
 
 
@@ -446,7 +425,7 @@ def _summed(geometry):
     tables = np.arange(lines) * geometry.stride[0] * line, np.arange(lines) * length * made
 
     job = plans.Job(form=form, length=length, a_step=geometry.stride[1] * channels, b_step=made, columns=made // groups)
-    job = job._replace(packed=_packs(job, a_rows.size, geometry.itemsize))
+    job = job._replace(packed=_packs(job, a_rows.size, geometry))
 
     def jobs(first, row, row_end):
         start = 0 if border.size else first * source

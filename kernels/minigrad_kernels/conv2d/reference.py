@@ -1,4 +1,4 @@
-"""Convolution and its two gradients, by definition: sums over filter taps of slices of the padded input, in float64.
+"""Convolution and its two gradients, by definition: sums over filter taps of what each pixel reads, in float64.
 
 Letters: n image, c channel in, o channel out, h w input, i j output, p q filter tap, s stride, d dilation, G groups.
 """
@@ -8,33 +8,24 @@ import numpy as np
 from ..pool2d.reference import max_forward
 
 
-def _slices(tap, count, stride, dilation):
-    """Where a tap of the filter reads the padded input, along one axis."""
-    return slice(tap * dilation, tap * dilation + (count - 1) * stride + 1, stride)
+def _forward_reads(size, made, taps, stride, padding, dilation):
+    """[p, i]: the h that output i reads by the tap p, along one axis; -1 outside the input."""
+    h = np.arange(made) * stride + np.arange(taps)[:, None] * dilation - padding
+    return np.where((0 <= h) & (h < size), h, -1)
 
 
-def _window(padded, p, q, i, j, stride, dilation):
-    return padded[:, :, _slices(p, i, stride[0], dilation[0]), _slices(q, j, stride[1], dilation[1])]
+def _input_reads(size, made, taps, stride, padding, dilation):
+    """[p, h]: the output i that reads h by the tap p, along one axis; -1 where none does."""
+    reach = np.arange(size) + padding - np.arange(taps)[:, None] * dilation
+    i = reach // stride
+    return np.where((reach % stride == 0) & (0 <= i) & (i < made), i, -1)
 
 
-def _pad(x, padding, xp):
-    vertical, horizontal = padding
-    return xp.pad(x, ((0, 0), (0, 0), (vertical, vertical), (horizontal, horizontal)), mode="constant")
-
-
-def _output(size, kernel, stride, padding, dilation):
-    return tuple((size[k] + 2 * padding[k] - dilation[k] * (kernel[k] - 1) - 1) // stride[k] + 1 for k in (0, 1))
-
-
-def _spread(array, step, axis, xp):
-    """Put step - 1 zeros between neighbours along an axis."""
-    shape = array.shape
-    single = array.reshape(*shape[: axis + 1], 1, *shape[axis + 1 :])
-    zeros = xp.zeros((*shape[: axis + 1], step - 1, *shape[axis + 1 :]))
-    spread = xp.concatenate([single, zeros], axis=axis + 1).reshape(
-        *shape[:axis], shape[axis] * step, *shape[axis + 1 :]
-    )
-    return spread[(slice(None),) * axis + (slice(0, (shape[axis] - 1) * step + 1),)]
+def _gathered(images, reads, sizes, made, taps, settings, groups, xp):
+    """(N, G, channels of a group, P, rows, Q, columns): what the taps read, 0 where that is nothing."""
+    rows, columns = (reads(*axis) for axis in zip(sizes, made, taps, *settings, strict=True))
+    padded = xp.pad(images, ((0, 0), (0, 0), (0, 1), (0, 1)), mode="constant")  # a row and a column of zeros, at -1
+    return _grouped(padded[:, :, rows[:, :, None, None], columns], groups, 1)
 
 
 def _grouped(array, groups, axis):
@@ -50,15 +41,12 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, xp=np, residual
 
     Shapes  x (N, C, H, W), w (O, C/G, P, Q), bias None or (O,), out (N, O, I, J); c runs over the group of o
     """
-    x, w = xp.array(x, dtype=np.float64), xp.array(w, dtype=np.float64)
-    kernel = w.shape[2:]
-    i, j = _output(x.shape[2:], kernel, stride, padding, dilation)
-    padded, filters = _pad(x, padding, xp), _grouped(w, groups, 0)
-    out = xp.zeros((x.shape[0], groups, w.shape[0] // groups, i, j))
-    for p, q in np.ndindex(*kernel):
-        window = _grouped(_window(padded, p, q, i, j, stride, dilation), groups, 1)
-        out = out + xp.einsum("ngcij,goc->ngoij", window, filters[..., p, q])
-    out = out.reshape(x.shape[0], w.shape[0], i, j)
+    x, w, settings = xp.array(x, dtype=np.float64), xp.array(w, dtype=np.float64), (stride, padding, dilation)
+    sizes, taps = x.shape[2:], w.shape[2:]
+    made = [(n + 2 * pad - d * (k - 1) - 1) // s + 1 for n, k, s, pad, d in zip(sizes, taps, *settings, strict=True)]
+    read = _gathered(x, _forward_reads, sizes, made, taps, settings, groups, xp)
+    out = xp.einsum("ngcpiqj,gocpq->ngoij", read, _grouped(w, groups, 0))
+    out = out.reshape(x.shape[0], w.shape[0], *made)
     out = out if bias is None else out + xp.array(bias, dtype=np.float64).reshape(1, -1, 1, 1)
     out = out if residual is None else out + xp.array(residual, dtype=np.float64)
     return xp.where(out <= 0, 0.0, out) if relu else out
@@ -74,30 +62,16 @@ def forward_pooled(
 
 
 def input_grad(g, w, stride, padding, dilation, groups, size, xp=np):
-    """dx: every g[n,o,i,j] * w[o,c,p,q] is added where forward read x; size is (H, W) of x."""
-    g, w = xp.array(g, dtype=np.float64), xp.array(w, dtype=np.float64)
-    n, _, i, j = g.shape
-    gradients, filters = _grouped(g, groups, 1), _grouped(w, groups, 0)
-    height, width = (length + 2 * pad for length, pad in zip(size, padding, strict=True))
-    padded = xp.zeros((n, groups * w.shape[1], height, width))
-    for p, q in np.ndindex(*w.shape[2:]):
-        part = xp.einsum("ngoij,goc->ngcij", gradients, filters[..., p, q]).reshape(n, groups * w.shape[1], i, j)
-        part = _spread(_spread(part, stride[0], 2, xp), stride[1], 3, xp)
-        before = p * dilation[0], q * dilation[1]
-        after = height - before[0] - part.shape[2], width - before[1] - part.shape[3]
-        border = [(0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])]
-        padded = padded + xp.pad(part, border, mode="constant")
-    return padded[:, :, padding[0] : height - padding[0], padding[1] : width - padding[1]]
+    """dx: the sum of every g[n,o,i,j] * w[o,c,p,q] for which forward read x[n,c,h,w]; size is (H, W) of x."""
+    g, w, settings = xp.array(g, dtype=np.float64), xp.array(w, dtype=np.float64), (stride, padding, dilation)
+    read = _gathered(g, _input_reads, size, g.shape[2:], w.shape[2:], settings, groups, xp)
+    dx = xp.einsum("ngophqw,gocpq->ngchw", read, _grouped(w, groups, 0))
+    return dx.reshape(g.shape[0], groups * w.shape[1], *size)
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, kernel, xp=np):
     """dw[o,c,p,q] = sum_{n,i,j} g[n,o,i,j] * x[n, c, i*s + p*d - padding, j*s + q*d - padding]; kernel is (P, Q)."""
-    g, x = xp.array(g, dtype=np.float64), xp.array(x, dtype=np.float64)
-    i, j = g.shape[2:]
-    padded, gradients = _pad(x, padding, xp), _grouped(g, groups, 1)
-    taps = []
-    for p, q in np.ndindex(*kernel):
-        window = _grouped(_window(padded, p, q, i, j, stride, dilation), groups, 1)
-        taps.append(xp.einsum("ngoij,ngcij->goc", gradients, window))
-    stacked = xp.stack(taps, axis=-1)
-    return stacked.reshape(g.shape[1], x.shape[1] // groups, *kernel)
+    g, x, settings = xp.array(g, dtype=np.float64), xp.array(x, dtype=np.float64), (stride, padding, dilation)
+    read = _gathered(x, _forward_reads, x.shape[2:], g.shape[2:], kernel, settings, groups, xp)
+    dw = xp.einsum("ngoij,ngcpiqj->gocpq", _grouped(g, groups, 1), read)
+    return dw.reshape(g.shape[1], x.shape[1] // groups, *kernel)

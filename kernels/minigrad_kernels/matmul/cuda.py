@@ -8,25 +8,22 @@ runs on the plain rung.
 
 import contextlib
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import View, address, aligned, choose
+from ..toolchain.cuda.memory import View, aligned, choose
 from ..toolchain.cuda.tuning import chosen
 from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_async, cuda_hopper, cuda_split, cuda_tensor
 from .cuda_buffered import BUFFERED, LAYOUTS
-from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE
 from .cuda_plain import THREADS, plain
 from .cuda_register import REGISTER
 from .cuda_tiled import TILE, tiled
 from .plan import MOST, Product, cut_of, launches, layout_of, product_of, tensor_cut_of
 
-__all__ = ["LADDERS", "RUNGS", "equals", "forward", "ready", "rungs_of", "starts", "workspace"]
+__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts", "workspace"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 
@@ -104,7 +101,7 @@ class Plan(NamedTuple):
     product: Product
     slices: int = 1
     shared: int = 0  # bytes of dynamic shared memory
-    tables: Callable | None = None  # (a, b, matrices in a launch) -> further arguments, before the sizes
+    tables: Callable | None = None  # (product, a, b, matrices in a launch) -> further arguments, before the sizes
 
 
 @lru_cache(maxsize=1024)
@@ -135,7 +132,7 @@ def _plan(kind, a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_a
     if name == "async":
         shared = cuda_async.shared_bytes(kind, layout)
     elif name == "tma":
-        shared, tables = cuda_hopper.SHARED, cuda_hopper.tables_of(p)
+        shared, tables = cuda_hopper.SHARED, cuda_hopper.tables_of
     grid = (down * across, 1) if cores else (down, across)
     return Plan(kernels[None if None in kernels else layout], grid, sizes, p, slices, shared, tables)
 
@@ -143,24 +140,18 @@ def _plan(kind, a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_a
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _kind_of(a):
-    """A key of LADDERS: the type of a, or tf32 for float32 in that mode."""
-    return "tf32" if a.itemsize == 4 and tf32() else a.dtype.name
+def kind_of(dtype):
+    """How elements of a type are multiplied, a key of LADDERS: by its name, or tf32 for float32 in that mode."""
+    return "tf32" if dtype.itemsize == 4 and tf32() else dtype.name
 
 
 def rungs_of(a):
     """The rungs of the ladder for operands such as a, by name, in the mode that holds."""
-    return LADDERS[_kind_of(a)]
+    return LADDERS[kind_of(a.dtype)]
 
 
 def _plan_of(a, b, rung):
-    return _plan(_kind_of(a), a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
-
-
-def _partials(plan):
-    """How many elements the products of slices have."""
-    p = plan.product
-    return p.z.size * plan.slices * p.m * p.n
+    return _plan(kind_of(a.dtype), a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
 
 
 def workspace(a, b):
@@ -168,7 +159,8 @@ def workspace(a, b):
     if not a.size or not b.size:
         return 0
     plan = _plan_of(a, b, None)
-    return 4 * _partials(plan) + ALIGNMENT if plan.slices > 1 else 0
+    p = plan.product
+    return cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices)
 
 
 def ready(a, b):
@@ -187,7 +179,7 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
             start(grid, block, arguments, shared)
 
     if rung is None and out.size:
-        call = a.shape, a.strides, b.shape, b.strides, _kind_of(a), aligned(a), aligned(b), aligned(out)
+        call = a.shape, a.strides, b.shape, b.strides, kind_of(a.dtype), aligned(a), aligned(b), aligned(out)
         rung = chosen("matmul", call, lambda: equals(a, b), run, a)
     run(rung)
 
@@ -195,7 +187,7 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
 def equals(a, b):
     """{name: Kernel} of the rungs that give the bits of the best one: each sum is one sum, in the order of k."""
     found = {}
-    if _kind_of(a) != "float32" or _plan_of(a, b, None).slices > 1:
+    if kind_of(a.dtype) != "float32" or _plan_of(a, b, None).slices > 1:
         return found
     for name in ALIKE:
         with contextlib.suppress(ShapeError):  # does not fit
@@ -214,27 +206,20 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     if not plan.sizes:
         yield from _of_arrays(plan, a, b, bias, relu, residual, out)
         return
-    p, slices = plan.product, plan.slices
-    flags = BIAS * (bias is not None) + RELU * bool(relu) + RESIDUAL * (residual is not None)
-    flags += SUMS * (out.itemsize > a.itemsize)
-    bias, wide = 0 if bias is None else bias, WIDE * (p.n % 4 == 0)
-    both = aligned(out) if residual is None else aligned(out, residual)
+    p, kernel, slices = plan.product, plan.kernel, plan.slices
     for index, count in launches(p):
         first, second, beside, to = (_from(array, index) for array in (a, b, residual, out))
-        end = bias, 0 if beside is None else beside, _elements(to, a)
-        if slices == 1:
-            ends, first_flags = end, flags + wide * both
-        else:
-            start = -address(workspace) % ALIGNMENT
-            partial = workspace[start : start + 4 * _partials(plan)].view(np.float32)
-            ends, first_flags = (0, 0, _elements(partial, a)), wide + SUMS * (a.itemsize == 2)
-        tables = plan.tables(first, second, count) if plan.tables else ()
-        arguments = first, second, *ends, *tables, *plan.sizes, first_flags
-        yield plan.kernel, (*plan.grid, count * slices), (plan.kernel.threads,), arguments, plan.shared
-        if slices > 1:
-            block, add = cuda_split.block_of(slices), cuda_split.ADD[a.dtype.name]
-            arguments = partial, *end, p.m * p.n, p.n, slices, p.z.out, flags
-            yield add, (-(-p.m * p.n // block[0]), count), block, arguments, 0
+        before, sizes = (first, second), plan.sizes
+        if plan.tables:
+            sizes = *plan.tables(p, first, second, count), *sizes
+        yield from cuda_split.in_slices(
+            kernel, (*plan.grid, count * slices), (kernel.threads,), partial(_arguments, before, sizes), plan.shared,
+            cuda_split.end_of(bias, relu, beside, to, a, p.n), a, p.m * p.n, slices, workspace, count, p.z.out,
+        )  # fmt: skip
+
+
+def _arguments(before, sizes, bias, residual, out, flags):
+    return *before, bias, residual, out, *sizes, flags
 
 
 def _of_arrays(plan, a, b, bias, relu, residual, out):
@@ -256,8 +241,3 @@ def _stack(array, index, shape, steps):
 def _from(array, index):
     """An array whose first element is that of the matrix with this index in the batch."""
     return array[tuple(slice(i, None) for i in index)] if array is not None and any(index) else array
-
-
-def _elements(out, like):
-    """out as elements of the size that the operands have, two for each float32 beside 16 bits."""
-    return out if out.itemsize == like.itemsize else out.view(np.uint16)

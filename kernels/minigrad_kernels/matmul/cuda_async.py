@@ -10,7 +10,7 @@ from .cuda_buffered import LAYOUTS
 from .cuda_register import RESIDENT, operand, signature_of, slice_of, steps_of
 from .cuda_tensor import CORES, make_end, make_products, make_tile, tile_of
 
-__all__ = ["ASYNC", "STAGES", "TILE", "shared_bytes"]
+__all__ = ["ASYNC", "STAGES", "TILE", "arrived", "make_pipeline", "shared_bytes"]
 
 TILE, THREADS = 128, 256  # rows and columns of a tile; a block, of eight warps
 DOWN, ACROSS = 4, 4  # blocks of 16 rows and of 8 columns that a warp owns
@@ -22,6 +22,46 @@ arrived = cp_async_wait(STAGES - 2)
 def shared_bytes(kind, layout):
     """The dynamic shared memory of a block."""
     return STAGES * sum(make_tile(CORES[kind], TILE, along).bytes for along in layout)
+
+
+def make_pipeline(core, a_tile, b_tile, row_blocks, column_blocks, copy):
+    """A function that adds the products of tiles to the sums of a warp, see make_products.
+
+    copy: (place of the tiles in shared memory, state, given) starts the copies of a pair of tiles, and gives the state
+    of those after it
+    """
+    a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
+    a_first, b_first, last, sums = a_tile.first, b_tile.first, (STAGES - 1) * stage, 4 * row_blocks * column_blocks
+    multiply = make_products(core, a_tile, b_tile, row_blocks, column_blocks)
+
+    @device
+    def run(total, memory, row, column, tiles, state, given):
+        """row, column: where the warp's sums begin in the tile; tiles: how many there are, the first of which travels,
+        state: of the second."""
+        cp_async_commit()
+        for i in range(1, STAGES - 1):
+            unroll(0)
+            if i < tiles:
+                state = copy(i32(i * stage), state, given)
+            cp_async_commit()
+        lane = i32(cuda.threadIdx.x & 31)
+        a_from, b_from = a_first(lane, row), i32(a_bytes + b_first(lane, column))
+        for i in range(sums):
+            unroll(0)
+            total[i] = f32(0)
+        front, back = i32(0), i32(last)  # the stage that is read, and the one to write
+        while tiles > 0:
+            arrived()
+            cuda.syncthreads()
+            if tiles >= STAGES:
+                state = copy(back, state, given)
+            cp_async_commit()
+            multiply(total, memory, i32(a_from + front), i32(b_from + front))
+            back = front
+            front = i32(0) if front == last else i32(front + stage)
+            tiles = i32(tiles - 1)
+
+    return run
 
 
 def make_copy(core, tile, along_k):
@@ -68,13 +108,19 @@ def make_copy(core, tile, along_k):
 def make_async(core, layout):
     """The rung for operands that lie so."""
     (a_along_k, b_along_k), steps = layout, core.steps
-    a_tile, b_tile = make_tile(core, TILE, a_along_k), make_tile(core, TILE, b_along_k)
+    a_tile, b_tile = make_tile(core, TILE, a_along_k), make_tile(core, TILE, b_along_k, of_b=True)
     share_a, find_a, begin_a, copy_a = make_copy(core, a_tile, a_along_k)
     share_b, find_b, begin_b, copy_b = make_copy(core, b_tile, b_along_k)
-    place_rows, place_columns, a_bytes = a_tile.rows, b_tile.columns, a_tile.bytes
-    stage, warps_across, sums = a_bytes + b_tile.bytes, TILE // (8 * ACROSS), 4 * DOWN * ACROSS
-    multiply, end = make_products(core, a_tile, b_tile, DOWN, ACROSS), make_end(core, DOWN, ACROSS)
-    last_stage = (STAGES - 1) * stage
+    a_bytes, warps_across, sums = a_tile.bytes, TILE // (8 * ACROSS), 4 * DOWN * ACROSS
+
+    @device
+    def copy(put, state, given):
+        (a_next, b_next), (a_apart, b_apart, a_place, b_place, a_k, b_k) = state, given
+        copy_a(a_next, a_apart, u32(a_place + u32(put)))
+        copy_b(b_next, b_apart, u32(b_place + u32(put)))
+        return offset(a_next, steps * a_k), offset(b_next, steps * b_k)
+
+    multiply, end = make_pipeline(core, a_tile, b_tile, DOWN, ACROSS, copy), make_end(core, DOWN, ACROSS)
 
     @kernel(
         signature_of(core.half.pointer, "i64"),
@@ -97,8 +143,8 @@ def make_async(core, layout):
         total = cuda.local.array(sums, f32)
         thread, part = u32(cuda.threadIdx.x), slice_of(slices)
         count = steps_of(k, depth, part)
-        tiles_left = i32(i32(max(count, 1) - 1) // steps)  # after the one that is multiplied
-        first_steps = i32(count - i32(tiles_left * steps))
+        tiles = i32(i32(max(count, 1) + (steps - 1)) // steps)
+        first_steps = i32(count - i32((tiles - 1) * steps))
         top, first = tile_of(m, n, TILE, TILE)
 
         base = shared_address(memory, 0)
@@ -111,35 +157,10 @@ def make_async(core, layout):
         a_place, b_place = u32(base + u32(a_place)), u32(base + u32(a_bytes) + u32(b_place))
         begin_a(a_next, a_apart, a_place, a_step, first_steps)
         begin_b(b_next, b_apart, b_place, b_step, first_steps)
-        cp_async_commit()
-        a_next, b_next = offset(a_next, first_steps * a_k), offset(b_next, first_steps * b_k)
-        for i in range(1, STAGES - 1):
-            unroll(0)
-            if i <= tiles_left:
-                copy_a(a_next, a_apart, u32(a_place + u32(i * stage)))
-                copy_b(b_next, b_apart, u32(b_place + u32(i * stage)))
-                a_next, b_next = offset(a_next, steps * a_k), offset(b_next, steps * b_k)
-            cp_async_commit()
-
-        warp, lane = i32(thread >> u32(5)), i32(thread & u32(31))
+        state = offset(a_next, first_steps * a_k), offset(b_next, first_steps * b_k)
+        warp = i32(thread >> u32(5))
         row, column = i32(warp // warps_across * (16 * DOWN)), i32(warp % warps_across * (8 * ACROSS))
-        a_from, b_from = place_rows(lane, row), i32(a_bytes + place_columns(lane, column))
-        for i in range(sums):
-            unroll(0)
-            total[i] = f32(0)
-        front, back = i32(0), i32(last_stage)  # the stage that is read, and the one to write
-        while tiles_left >= 0:
-            arrived()
-            cuda.syncthreads()
-            if tiles_left >= STAGES - 1:
-                copy_a(a_next, a_apart, u32(a_place + u32(back)))
-                copy_b(b_next, b_apart, u32(b_place + u32(back)))
-                a_next, b_next = offset(a_next, steps * a_k), offset(b_next, steps * b_k)
-            cp_async_commit()
-            multiply(total, memory, i32(a_from + front), i32(b_from + front))
-            back = front
-            front = i32(0) if front == last_stage else i32(front + stage)
-            tiles_left = i32(tiles_left - 1)
+        multiply(total, memory, row, column, tiles, state, (a_apart, b_apart, a_place, b_place, a_k, b_k))
         end(total, out, bias, residual, i32(top + row), i32(first + column), m, n, out_z, flags)
 
     return asynchronous

@@ -93,13 +93,12 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
     own, multiply = make_own(columns, column_sums), make_multiply(rows, columns, row_sums, column_sums)
     write = make_write(SINGLE, row_sums, column_sums, down * QUAD)
     a_size, b_size, sums = STEPS * a_pitch, STEPS * b_pitch, row_sums * column_sums
-    a_sizes, b_sizes = 2 * a_size, 2 * b_size
-
-    # Across k on both sides a thread of the largest tile needs a few registers more than two blocks leave it.
-    resident = 1 if (rows, columns) == (128, 128) and not a_along_k and not b_along_k else RESIDENT // threads
+    # Across k on both sides one array has all tiles: places in it share registers, of which there are 128 a thread.
+    together, b_start = not a_along_k and not b_along_k, 2 * a_size
+    a_words, b_words = (b_start + 2 * b_size, QUAD) if together else (b_start, 2 * b_size)
 
     @kernel(
-        signature_of("f32*"), threads=threads, blocks=resident, opcodes=("LDG.E.128", "STG.E.128"),
+        signature_of("f32*"), threads=threads, blocks=RESIDENT // threads, opcodes=("LDG.E.128", "STG.E.128"),
         variant=f"{rows}x{columns}_{'k' if a_along_k else 'm'}{'k' if b_along_k else 'n'}",
     )  # fmt: skip
     def buffered(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
@@ -114,7 +113,7 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
 
         The first tile takes what K leaves over after whole tiles: all others are whole, and need no question.
         """
-        a_tile, b_tile = cuda.shared.array(a_sizes, f32, alignment=16), cuda.shared.array(b_sizes, f32, alignment=16)
+        a_tile, b_tile = cuda.shared.array(a_words, f32, alignment=16), cuda.shared.array(b_words, f32, alignment=16)
         total = cuda.local.array(sums, f32)
         thread, part = u32(cuda.threadIdx.x), slice_of(slices)
         steps = steps_of(k, depth, part)
@@ -128,6 +127,8 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         b_next = find_b(operand(b, part, b_z, i64(depth) * b_k), left, b_line, b_n, i32(n - left))
         a_next, b_next = offset(a_next, a_step * a_k), offset(b_next, b_step * b_k)
         a_place, b_place = i32(a_step * a_pitch + a_line), i32(b_step * b_pitch + b_line)
+        if together:
+            b_tile, b_place = a_tile, i32(b_place + b_start)
         front = i32(tiles_left & 1)  # the tiles that are read; the others are written
         put_a(a_tile, i32(front * a_size) + a_place, load_a(a_next, a_step < first_steps))
         put_b(b_tile, i32(front * b_size) + b_place, load_b(b_next, b_step < first_steps))
@@ -135,19 +136,20 @@ def make_buffered(rows, columns, row_sums, column_sums, a_along_k, b_along_k):
         cuda.syncthreads()
 
         row, column = own(thread)
+        b_from = i32(column + b_start) if together else column
         for i in range(sums):
             total[i] = f32(0)
         while tiles_left > 0:
             a_four, b_four = load4(a_next, 0), load4(b_next, 0)
             a_next, b_next = offset(a_next, STEPS * a_k), offset(b_next, STEPS * b_k)
             front = i32(tiles_left & 1)
-            multiply(total, a_tile, b_tile, i32(front * a_size) + row, i32(front * b_size) + column)
+            multiply(total, a_tile, b_tile, i32(front * a_size) + row, i32(front * b_size) + b_from)
             tiles_left = i32(tiles_left - 1)
             front = i32(tiles_left & 1)
             put_a(a_tile, i32(front * a_size) + a_place, a_four)
             put_b(b_tile, i32(front * b_size) + b_place, b_four)
             cuda.syncthreads()
-        multiply(total, a_tile, b_tile, row, column)
+        multiply(total, a_tile, b_tile, row, b_from)
 
         row, column, sizes = i32(top + row), i32(left + column), (m, n, i64(cuda.blockIdx.z) * out_z)
         write(total, out, bias, residual, out, 0, row, 1, column, across * QUAD, i32(n - column), m, sizes, flags)

@@ -39,7 +39,7 @@ from ..toolchain.cuda.wgmma import make_wgmma
 from .cuda_register import signature_of
 from .cuda_tensor import CORES, make_end, tile_of
 
-__all__ = ["COLUMNS", "ROWS", "SHARED", "misfit", "tables", "tables_of", "tma"]
+__all__ = ["COLUMNS", "ROWS", "SHARED", "misfit", "tables_of", "tma"]
 
 # ---- words of kernels: tiles that travel, and how warps wait for them --------------------------------------------
 
@@ -72,9 +72,8 @@ written = inline_ptx("written", "fence.proxy.async.shared::cta;", None, [], effe
 
 # ---- tensor maps, on the host ------------------------------------------------------------------------------------
 
-KINDS = {"uint16": 1, "float16": 6, "bfloat16": 9}  # CUtensorMapDataType
-# No interleaving; how lines turn; what the cache loads; outside.
-PLAIN, TURNED_128, SECOND_CACHE_256, ZEROS = 0, 3, 3, 0
+BFLOAT16 = 9  # of CUtensorMapDataType
+MODES = 0, 3, 3, 0  # no interleaving; lines turned within 128 bytes; 256 bytes for the second cache; zeros outside
 ALIGNMENT, WORDS = 64, 16  # bytes; of 64 bits in a map
 
 
@@ -97,15 +96,14 @@ def _driver():
     return function
 
 
-def _encoded(kind, map_):
+def _encoded(map_):
     """The 16 words of a map for a GPU; map_: an interpreter's TensorMap."""
     memory = (ctypes.c_uint64 * (WORDS + ALIGNMENT // 8))()
     skip = -ctypes.addressof(memory) % ALIGNMENT // 8
     pair, short = ctypes.c_uint64 * 2, ctypes.c_uint32 * 2
     result = _driver()(
-        ctypes.addressof(memory) + 8 * skip, KINDS[kind], 2, map_.address, pair(map_.columns, map_.rows),
-        (ctypes.c_uint64 * 1)(map_.stride), short(map_.box_columns, map_.box_rows), short(1, 1),
-        PLAIN, TURNED_128, SECOND_CACHE_256, ZEROS,
+        ctypes.addressof(memory) + 8 * skip, BFLOAT16, 2, map_.address, pair(map_.columns, map_.rows),
+        (ctypes.c_uint64 * 1)(map_.stride), short(map_.box_columns, map_.box_rows), short(1, 1), *MODES,
     )  # fmt: skip
     if result:
         raise StateError(f"tensor map: the driver refuses {map_} with error {result}; ask for a lower rung")
@@ -113,27 +111,26 @@ def _encoded(kind, map_):
 
 
 @functools.lru_cache(maxsize=1024)
-def _table(kind, map_, apart, count, on_gpu):
+def _table(map_, apart, count, on_gpu):
     from ..interpreter.tensor_map import encode
 
     maps = (map_._replace(address=map_.address + i * apart) for i in range(count))
-    return np.concatenate([_encoded(kind, one) if on_gpu else encode(one) for one in maps])
+    return np.concatenate([(_encoded if on_gpu else encode)(one) for one in maps])
 
 
-def tables(array, rows, columns, stride, box, apart, count):
+def _tables(array, rows, columns, stride, height, apart, count):
     """Maps of `count` matrices that begin at the first element of an array, on its device: 16 words for each.
 
-    stride: from row to row, apart: from matrix to matrix, in elements; 0: one map serves all. box: (rows, columns)
+    stride: from row to row, apart: from matrix to matrix, in elements; 0: one map serves all. height: rows of a box
     Errors  ValueError for what maps cannot describe, RuntimeError where the driver cannot make them
     """
     from ..interpreter.tensor_map import TensorMap
 
-    size, count = array.itemsize, count if apart else 1
+    count = count if apart else 1
+    table = np.zeros(count * WORDS, np.uint64)  # nobody will read that
     if rows and columns:
-        map_ = TensorMap(address(array), rows, columns, stride * size if rows > 1 else 16, *box, size)
-        table = _table(array.dtype.name, map_, apart * size, count, not isinstance(array, np.ndarray))
-    else:  # nobody will read it
-        table = np.zeros(count * WORDS, np.uint64)
+        map_ = TensorMap(address(array), rows, columns, 2 * stride if rows > 1 else 16, height, STEPS, 2)
+        table = _table(map_, 2 * apart, count, not isinstance(array, np.ndarray))
     return kept(table, array)
 
 
@@ -152,25 +149,16 @@ SUMS = COLUMNS // 2
 KIND = (1 << 62) | (1024 // 16 << 32) | (1 << 16)  # of a descriptor: chunks turned within 1024 bytes, 8 lines of them
 
 
-def _operands(p):
-    """Of a and of b: (rows, columns, stride, box), see tensor_map.tables."""
-    return (p.m, p.k, p.a_m, (ROWS, STEPS)), (p.n, p.k, p.b_n, (COLUMNS, STEPS))
-
-
 def misfit(p):
     """What the rung wants besides what loads of 128 bits do, in words; None where it fits."""
-    if all(rows <= 1 or stride >= columns for rows, columns, stride, _ in _operands(p)):
+    if (p.m <= 1 or p.a_m >= p.k) and (p.n <= 1 or p.b_n >= p.k):
         return None
     return "rows of a and b that follow each other in memory: positive strides, at least as long as a row"
 
 
-def tables_of(p):
-    """A function (a, b, count): the tables of tensor maps of both for so many matrices of a batch."""
-    first, second = _operands(p)
-    return lambda a, b, count: (
-        tables(a, *first, p.z.a, count),
-        tables(b, *second, p.z.b, count),
-    )
+def tables_of(p, a, b, count):
+    """The tables of tensor maps of both operands for so many matrices of a batch."""
+    return _tables(a, p.m, p.k, p.a_m, ROWS, p.z.a, count), _tables(b, p.n, p.k, p.b_n, COLUMNS, p.z.b, count)
 
 
 # ---- the kernel ------------------------------------------------------------------------------------------------------

@@ -56,32 +56,23 @@ CORES = {
 class Tile(NamedTuple):
     """A tile of one operand; the functions are for kernels. Places are in bytes.
 
-    place     (line, chunk): where a chunk lies in the tile
-    rows      (lane, row): from where a lane reads A, if the first row of its warp is this one
-    columns   (lane, column): the same of B
-    a_block   (memory, place, i, k): four words of A, for rows from 16i on and the half k of the steps
-    b_blocks  (memory, place, j, k): two words of B for columns from 16j on, then two for the next 8
+    place   (line, chunk): where a chunk lies in the tile
+    first   (lane, line): from where a lane reads, if this is the first line of its warp
+    block   (memory, place, i, k): four words for lines from 16i on and the half k of the steps: as A wants them, two
+            for eight lines and the next eight, then their further steps; or as B does, all steps of eight lines first
     """
 
     bytes: int
     place: Callable
-    rows: Callable
-    columns: Callable
-    a_block: Callable
-    b_blocks: Callable
+    first: Callable
+    block: Callable
 
 
-@device
-def _rounded(words):
-    """Four floats, by their bits, to the nearest TF32."""
-    return tf32(from_bits(words[0])), tf32(from_bits(words[1])), tf32(from_bits(words[2])), tf32(from_bits(words[3]))
-
-
-def make_tile(core, width, along):
+def make_tile(core, width, along, of_b=False):
     """The Tile of so many rows of A, or columns of B, along or across the sums. width: a multiple of 32."""
     pitch = LINE if along else width * core.size
     narrow, single = pitch == LINE, core.size == 4
-    words = single and not along
+    words, crossed = single and not along, along == of_b
 
     @device
     def place(line, chunk):
@@ -94,59 +85,44 @@ def make_tile(core, width, along):
         return i32(u32(u32(line) * u32(pitch)) + u32(u32(u32(chunk) ^ key) << u32(4)))
 
     @device
-    def rows(lane, row):
+    def first(lane, line):
+        if words:  # a lane's lines are lane // 4 and 8 further, its steps lane % 4 and 4 further
+            return i32(place(lane & 3, i32((line >> 2) + (lane >> 4))) + i32((lane >> 2) & 3) * 4)
+        inner, outer = lane & 15, lane >> 4
+        if crossed:
+            inner, outer = (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1
         if along:
-            return place(i32(row + (lane & 15)), lane >> 4)
-        if words:  # a lane's rows are lane // 4 and 8 further, its steps lane % 4 and 4 further
-            return i32(place(lane & 3, i32((row >> 2) + (lane >> 4))) + i32((lane >> 2) & 3) * 4)
-        return place(i32((lane & 7) + ((lane >> 4) << 3)), i32((row >> 3) + ((lane >> 3) & 1)))
-
-    @device
-    def columns(lane, column):
-        if along:
-            return place(i32(column + (lane & 7) + ((lane >> 4) << 3)), (lane >> 3) & 1)
-        if words:
-            return rows(lane, column)
-        return place(lane & 15, i32((column >> 3) + (lane >> 4)))
+            return place(i32(line + inner), outer)
+        return place(i32(inner), i32((line >> 3) + outer))
 
     @device
     def word(memory, place, turn, line):
         return memory[u32(u32(i32(place) ^ i32(32 * turn)) >> u32(2)) + u32(pitch // 4 * line)]
 
     @device
-    def a_block(memory, place, i, k):
+    def block(memory, place, i, k):
         if words:
-            found = (
-                word(memory, place, 2 * i, 8 * k), word(memory, place, 2 * i + 1, 8 * k),
-                word(memory, place, 2 * i, 8 * k + 4), word(memory, place, 2 * i + 1, 8 * k + 4),
-            )  # fmt: skip
+            one, two = word(memory, place, 2 * i, 8 * k), word(memory, place, 2 * i + 1, 8 * k)
+            far, further = word(memory, place, 2 * i, 8 * k + 4), word(memory, place, 2 * i + 1, 8 * k + 4)
+            found = (one, far, two, further) if of_b else (one, two, far, further)
         elif along:
             found = ldmatrix(u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * k)) + u32(16 * LINE * i)))
         else:
             start = u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * i)))
             found = ldmatrix_trans(u32(start + u32(16 * pitch * k)))
-        return _rounded(found) if single else found
-
-    @device
-    def b_blocks(memory, place, j, k):
-        if words:
-            found = (
-                word(memory, place, 2 * j, 8 * k), word(memory, place, 2 * j, 8 * k + 4),
-                word(memory, place, 2 * j + 1, 8 * k), word(memory, place, 2 * j + 1, 8 * k + 4),
+        if single:  # to the nearest TF32
+            return (
+                tf32(from_bits(found[0])), tf32(from_bits(found[1])), tf32(from_bits(found[2])),
+                tf32(from_bits(found[3])),
             )  # fmt: skip
-        elif along:
-            found = ldmatrix(u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * k)) + u32(16 * LINE * j)))
-        else:
-            start = u32(shared_address(memory, 0) + u32(i32(place) ^ i32(32 * j)))
-            found = ldmatrix_trans(u32(start + u32(16 * pitch * k)))
-        return _rounded(found) if single else found
+        return found
 
-    return Tile((width if along else core.steps) * pitch, place, rows, columns, a_block, b_blocks)
+    return Tile((width if along else core.steps) * pitch, place, first, block)
 
 
 def make_products(core, a_tile, b_tile, row_blocks, column_blocks):
     """A function that adds the products of two tiles to the sums of a warp, row_blocks of 16 by column_blocks of 8."""
-    a_block, b_blocks, mma = a_tile.a_block, b_tile.b_blocks, core.mma
+    a_block, b_block, mma = a_tile.block, b_tile.block, core.mma
     a_words, b_words, pairs = 4 * row_blocks, 2 * column_blocks, column_blocks // 2
 
     @device
@@ -160,7 +136,7 @@ def make_products(core, a_tile, b_tile, row_blocks, column_blocks):
                 a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3] = a_block(memory, a_place, i, k)
             for j in range(pairs):
                 unroll(0)
-                b[4 * j], b[4 * j + 1], b[4 * j + 2], b[4 * j + 3] = b_blocks(memory, b_place, j, k)
+                b[4 * j], b[4 * j + 1], b[4 * j + 2], b[4 * j + 3] = b_block(memory, b_place, j, k)
             for i in range(row_blocks):
                 unroll(0)
                 for j in range(column_blocks):
@@ -229,11 +205,11 @@ def _make_put(core, tile):
 
 def _make_tensor(core):
     steps, sums = core.steps, 4 * ROW_BLOCKS * COLUMN_BLOCKS
-    tile = make_tile(core, TILE, True)
-    place_rows, place_columns, place_b = tile.rows, tile.columns, tile.bytes
+    tile, b_tile = make_tile(core, TILE, True), make_tile(core, TILE, True, of_b=True)
+    a_first, b_first, place_b = tile.first, b_tile.first, tile.bytes
     elements, words = tile.bytes, tile.bytes // 2  # of two tiles, and of one
     share, _, inside, _, _ = make_copy(TILE, steps, THREADS)
-    put, multiply = _make_put(core, tile), make_products(core, tile, tile, ROW_BLOCKS, COLUMN_BLOCKS)
+    put, multiply = _make_put(core, tile), make_products(core, tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
     end = make_end(core, ROW_BLOCKS, COLUMN_BLOCKS)
     lines, along = THREADS // steps, THREADS // TILE  # how far a thread's elements lie apart
 
@@ -272,7 +248,7 @@ def _make_tensor(core):
 
         warp, lane = i32(thread >> u32(5)), i32(thread & u32(31))
         row, column = i32((warp >> 1) * 32), i32((warp & 1) * 32)
-        a_from, b_from = place_rows(lane, row), i32(place_b + place_columns(lane, column))
+        a_from, b_from = a_first(lane, row), i32(place_b + b_first(lane, column))
         for i in range(sums):
             unroll(0)
             total[i] = f32(0)

@@ -1,7 +1,5 @@
 """Rows for matmul: every way that a and b may lie in memory, at the edges of tiles and of blocks of a long sum."""
 
-from itertools import product
-
 import numpy as np
 
 from minigrad_kernels import interpreter, matmul
@@ -50,31 +48,35 @@ def around(tile):
 
 
 LANES = VECTOR_BYTES // 4
-LAYOUTS = [None, transposed, backwards, spread]
 
 CASES = [
-    *(row(13, 17, 33, bias=True, layouts=layouts) for layouts in product(LAYOUTS, LAYOUTS)),
-    *(row(5, 6, 7, (3,), layouts=layouts) for layouts in product([None, transposed, repeated], repeat=2)),
-    *(row(m, 3, n) for m in around(ROWS) for n in (*around(LANES), *around(2 * LANES))),
-    *(row(m, 2 * LANES + 1, n, layouts=(None, transposed)) for m in around(DOT_ROWS) for n in around(DOT_COLUMNS)),
-    *(row(7, k, 5, bias=True, layouts=(None, transposed)) for k in around(LANES)),
     *(
-        row(3, k, 2, bias=bias, layouts=(None, b))
-        for k in (1023, 1025, 2049)
-        for bias, b in ((0, None), (1, transposed))
+        row(13, 17, 33, bias=True, layouts=layouts)
+        for layouts in ((), (None, transposed), (transposed, None), (transposed, transposed), (backwards, spread))
     ),
-    *(row(1, 1, 1, bias=bias) for bias in (False, True)),
-    *(row(m, k, n, bias=True) for m, k, n in ((0, 3, 4), (3, 0, 4), (3, 4, 0))),
+    row(13, 17, 33, layouts=(spread, backwards), relu=True),
+    *(row(5, 6, 7, (3,), layouts=layouts) for layouts in ((), (transposed, repeated), (repeated, transposed))),
+    *(
+        row(m, 3, n)
+        for m, n in zip((*around(ROWS), ROWS - 1, ROWS, ROWS + 1), around(LANES) + around(2 * LANES), strict=True)
+    ),
+    *(
+        row(m, 2 * LANES + 1, n, layouts=(None, transposed))
+        for m, n in zip(around(DOT_ROWS) * 2, around(DOT_COLUMNS) + around(DOT_COLUMNS)[::-1], strict=True)
+    ),
+    *(row(7, k, 5, bias=True, layouts=(None, transposed)) for k in around(LANES)),
+    row(3, 1025, 2, bias=True, layouts=(None, transposed)),
+    row(3, 2049, 2),
+    row(1, 1, 1, bias=True, relu=True),
+    *(row(m, k, n, bias=True) for m, k, n in ((0, 3, 4), (3, 4, 0))),
+    row(3, 0, 4, bias=True, relu=True),
     row(2, 3, 4, (0,)),
     row(2, 3, 4, (2, 3), bias=True),
-    row(1, 29, 31, layouts=(transposed, transposed)),
     row(29, 31, 1),
     row(600, 40, 50, bias=True),  # enough rows for blocks of A, enough work for two threads
     row(97, 101, 103, layouts=(None, transposed)),
     row(97, 101, 103, layouts=(transposed, None)),
     row(101, 53, 211, (3,)),
-    *(row(*sizes, bias=True, relu=True) for sizes in ((13, 5, 6), (2, 300, 3), (3, 0, 4), (0, 3, 4))),
-    row(5, 6, 7, (3,), relu=True),
 ]
 
 
@@ -105,18 +107,8 @@ REFUSALS = [
         a=(2, 2, 3),
         b=(3, 3, 4),
     ),
-    refusal(
-        "batch not equal",
-        ShapeError,
-        "a (1, 2, 3) and b (5, 3, 4) do not give",
-        (1, 2, 3),
-        (5, 3, 4),
-        (5, 2, 4),
-    ),
     refusal("output shape", ShapeError, "a (2, 3) and b (3, 4) do not give out (2, 5)", out=(2, 5)),
     refusal("output order", ShapeError, "out has strides (4, 8) (shape (2, 4)), wants C order", order="F"),
-    refusal("types", KindError, "b has type float64, wants float32", kinds="fdf"),
-    refusal("integers", KindError, "a has type int64, wants float32 or float64", kinds="lll"),
     refusal("bias", ShapeError, "bias has shape (3,), wants (4,)", bias=np.ones(3, "f")),
     Refusal(
         "matmul workspace",
@@ -126,14 +118,6 @@ REFUSALS = [
         ShapeError,
         "matmul: workspace has shape (0,), wants ",
     ),
-    refusal("workspace type", KindError, "workspace has type float32, wants uint8", workspace=np.ones(64, "f")),
-    refusal(
-        "workspace with gaps",
-        ShapeError,
-        "workspace has shape (8,), wants 0 contiguous bytes",
-        workspace=np.ones(16, "u1")[::2],
-    ),
-    refusal("read-only", ShapeError, "out is read-only, wants an array to write to", write=False),
     Refusal(
         "matmul devices",
         lambda: matmul.forward(
