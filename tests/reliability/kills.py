@@ -43,7 +43,8 @@ WORDS = (
     "--data digits --model mlp --epochs 4 --batch-size 16 --limit 96 --augment --precision float16 --clip 1 --seed 5 "
     "--no-report --continue --save-every 2"
 )
-TIMES = {"seconds", "images_per_second", "timed_images"}
+# Times, and the counts of gradients for pictures, of which a training that goes on at the end of an epoch has none.
+OTHERS = {"seconds", "images_per_second", "timed_images", "histograms"}
 TIMEOUT = 300
 TORN_SHARE = 0.15
 
@@ -238,11 +239,11 @@ def run(folder, recipe, die=0, moment=None):
 
 
 def state(folder):
-    """All that the last checkpoint of a training holds, but times, and that of the best where there is one."""
+    """All that the last checkpoint of a training holds, but what is in OTHERS, and that of the best where there is one."""
 
     def timeless(value):
         if isinstance(value, dict):
-            return {name: timeless(entry) for name, entry in value.items() if name not in TIMES}
+            return {name: timeless(entry) for name, entry in value.items() if name not in OTHERS}
         return [timeless(entry) for entry in value] if isinstance(value, list) else value
 
     found = {"leftovers": sorted(path.name for path in Path(folder).rglob(".partial-*"))}

@@ -7,7 +7,6 @@ from tests.train.checkpoint_bits import Damaged, small
 
 
 def test_a_flipped_bit_and_a_cut_are_seen_and_change_nothing(tmp_path):
-    """tests/reliability/checkpoints.py flips all of them."""
     parts, draw = small(tmp_path), random.Random(0)
     damaged, before = Damaged(tmp_path, parts), checkpoint.weights_hash(parts["model"])
     for path, content in damaged.files.items():
