@@ -239,7 +239,7 @@ def run(folder, recipe, die=0, moment=None):
 
 
 def state(folder):
-    """All that the last checkpoint of a training holds, but what is in OTHERS, and that of the best where there is one."""
+    """All that the checkpoints last and best of a training hold, but for OTHERS."""
 
     def timeless(value):
         if isinstance(value, dict):
