@@ -7,20 +7,24 @@ update rules in `optim`, data sets in `data`, training loops in `train`; `profil
 from math import inf, nan, pi
 from typing import TYPE_CHECKING
 
+from minigrad_kernels.conv2d.winograd_mode import winograd
+from minigrad_kernels.toolchain.modes import tf32
+
 from . import cuda, nn, ops, optim, profile
 from .anomaly import detect_anomaly
 from .checkpoint import load_weights
 from .core import create
 from .core.create import *
 from .core.errors import MinigradError
-from .core.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from .core.modes import deterministic, enable_grad, is_deterministic, is_grad_enabled, no_grad, tf32, winograd
+from .core.modes import deterministic, enable_grad, is_deterministic, is_grad_enabled, no_grad
 from .core.primitive import primitive
 from .core.tape import grad
 from .core.tensor import Tensor
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
 from .device.arrays import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
+from .exchange import from_dlpack
 from .export import export_onnx
+from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .ops import *
 from .ops.autocast import autocast
 from .recomputing import recompute
@@ -41,6 +45,7 @@ __all__ = [
     "empty_cache",
     "enable_grad",
     "export_onnx",
+    "from_dlpack",
     "float16",
     "float32",
     "float64",

@@ -535,7 +535,7 @@ assert lengths.min() < 0.3 * lengths.max()
 # | `add`, `mul`, ... | the families of [`minigrad/ops/`](../../minigrad/ops) |
 # | a line of the tape | [`minigrad/core/tape.py`](../../minigrad/core/tape.py) |
 # | `below`, `gradients` | `_reachable`, `_walk` and `_visit` in [`core/tape.py`](../../minigrad/core/tape.py) |
-# | difference quotients | [`minigrad/core/gradcheck.py`](../../minigrad/core/gradcheck.py) |
+# | difference quotients | [`minigrad/gradcheck.py`](../../minigrad/gradcheck.py) |
 #
 # Read `tape.py` next. It is this notebook, and what is new in it has a reason that you can now guess: it walks
 # without recursion, frees nodes as it goes, and knows the moment at which the gradient of a leaf is final.

@@ -329,7 +329,7 @@ plt.show()
 #
 # - [`minigrad/core/primitive.py`](../../minigrad/core/primitive.py): what `primitive`, `grads` and `fast_grads` do
 # - [`minigrad/ops/elementwise/activations.py`](../../minigrad/ops/elementwise/activations.py): ops like ours
-# - [`minigrad/core/gradcheck.py`](../../minigrad/core/gradcheck.py): `gradcheck`
+# - [`minigrad/gradcheck.py`](../../minigrad/gradcheck.py): `gradcheck`
 # - [`kernels/minigrad_kernels/bias/`](../../kernels/minigrad_kernels/bias): a small family of kernels: the launcher,
 #   `reference.py`, `cpu.py`, `cuda.py`
 # - [`tests/ops/cases/`](../../tests/ops/cases) and [`tests/kernels/cases/`](../../tests/kernels/cases): the tables;

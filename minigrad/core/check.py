@@ -169,8 +169,3 @@ def axes_of(op, dim, ndim):
     if len(set(axes)) != len(axes):
         raise ShapeError(f"{op}: dim is {dim}, which names a dimension twice")
     return axes if ndim else ()
-
-
-def kept_shape(shape, axes):
-    """The shape that a reduction leaves if its dimensions stay with size 1."""
-    return tuple([1 if axis in axes else size for axis, size in enumerate(shape)])

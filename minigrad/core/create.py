@@ -21,7 +21,6 @@ __all__ = [
     "empty",
     "empty_like",
     "eye",
-    "from_dlpack",
     "full",
     "full_like",
     "linspace",
@@ -196,20 +195,6 @@ def _drawn(op, method, shape, dtype, generator):
         devices.check_room(shape, drawn)
         values = draw(shape, drawn)
     return values if drawn == dtype else devices.cast(values, dtype)
-
-
-# ---- from elsewhere --------------------------------------------------------------------------------------------------
-
-
-def from_dlpack(source):
-    """A Tensor on the memory of an array of another library (DLPack), without a copy: what one writes the other sees.
-
-    The memory lives as long as either. Strides stay as they are, and what is read-only there is read-only here.
-    Errors  TypeError for what is no such array or has elements of a type that is not known here; BufferError, also a
-            RuntimeError, if the library does not share it, as PyTorch where it requires a gradient
-    Source  "Python Specification for DLPack"
-    """
-    return Tensor(devices.from_dlpack(source))
 
 
 zeros_like, ones_like, full_like = _like("zeros_like", zeros), _like("ones_like", ones), _like("full_like", full)

@@ -1,7 +1,6 @@
 """Modes of the engine, as context variables: threads and asynchronous tasks do not disturb one another."""
 
-from minigrad_kernels.conv2d.winograd_mode import winograd
-from minigrad_kernels.toolchain.modes import Mode, tf32
+from minigrad_kernels.toolchain.modes import Mode
 
 from .check import flag_of
 
@@ -15,8 +14,6 @@ __all__ = [
     "no_grad",
     "recording",
     "repeating",
-    "tf32",
-    "winograd",
 ]
 
 

@@ -1,14 +1,13 @@
 """Tensor: an array, whether gradients flow to it, and how it came to be."""
 
 import copy
-import html
 import operator
 import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
+from minigrad_kernels.errors import KindError, ShapeError, StateError, SubscriptError
 
 from .. import device
 from .check import flag_of, function_of, integer_of
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["Handle", "Leaf", "Tensor", "bare", "check_vectors", "floating_of", "tensor_of", "tensors_of"]
-
-SHOWN, LINES = 1000, 24  # in a notebook: elements fetched from a device, lines of text
+__all__ = ["Handle", "Leaf", "Tensor", "check_vectors", "floating_of", "history_of", "tensor_of", "tensors_of"]
 
 _new = object.__new__
 
@@ -45,14 +42,7 @@ class Tensor(Methods):
     Errors  TypeError for other kinds of elements, and for a requires_grad that is neither True nor False
     """
 
-    __slots__ = (
-        "_data",
-        "_requires_grad",
-        "grad",
-        "target",
-        "version",
-        "__weakref__",
-    )
+    __slots__ = "_data", "_requires_grad", "grad", "target", "version", "__weakref__"
     __array_priority__ = 1000  # NumPy leaves `array + tensor` to Tensor.__radd__
     __array_ufunc__ = None
 
@@ -199,22 +189,6 @@ class Tensor(Methods):
         array = self.numpy()
         return np.array(array, dtype, copy=copy)
 
-    def __dlpack__(self, **options):
-        if self.requires_grad:
-            raise ExchangeError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
-        if min(self.array.strides, default=0) < 0 and not options.get("copy"):  # PyTorch would end the process
-            raise ExchangeError(f"dlpack: self lies backwards (strides {self.array.strides}); call .clone() first")
-        try:
-            with device.place_of(self.array).active():
-                return self.array.__dlpack__(**options)
-        except BufferError as error:
-            if self.dtype.name == "bfloat16":
-                raise ExchangeError("dlpack: NumPy hands over no bfloat16; call .float()") from error
-            raise ExchangeError(f"dlpack: {error}; call .clone() first") from error
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
     def __len__(self):
         if not self.shape:
             raise KindError("len: self has no dimensions")
@@ -259,21 +233,14 @@ class Tensor(Methods):
     def __repr__(self):
         text = np.array2string(device.host(self.array), separator=", ", prefix="Tensor(", threshold=200)
         dtype = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
-        return f"Tensor({text}{dtype}{self._history()})"
+        return f"Tensor({text}{dtype}{history_of(self)})"
 
-    def _history(self):
-        if not self.is_leaf:
-            return f", made by {self.node.primitive.name}"
-        return ", requires_grad=True" if self.requires_grad else ""
 
-    def _repr_html_(self):
-        facts = f"Tensor {self.shape} {self.dtype} on {self.device}{self._history()}"
-        if self.device == "cpu" or self.array.size <= SHOWN:
-            lines = np.array2string(device.host(self.array), separator=", ", threshold=200).split("\n")
-            text = "\n".join(lines if len(lines) <= LINES else [*lines[:LINES], "..."])
-        else:  # a look at a notebook waits for no stream and moves no large array
-            text = f"{self.array.size:,} elements; .numpy() brings them here"
-        return f"<div><b>{html.escape(facts)}</b><pre>{html.escape(text)}</pre></div>"
+def history_of(tensor):
+    """How a Tensor came to be, in words that follow others."""
+    if not tensor.is_leaf:
+        return f", made by {tensor.node.primitive.name}"
+    return ", requires_grad=True" if tensor.requires_grad else ""
 
 
 # ---- leaves, and hooks -----------------------------------------------------------------------------------------------
@@ -354,8 +321,3 @@ def check_vectors(op, input, shape, **vectors):
     for name, vector in vectors.items():
         if vector is not None and tensor_of(op, name, vector).shape != shape:
             raise ShapeError(f"{op}: {name} has shape {vector.shape}, wanted {shape} (input has shape {input.shape})")
-
-
-def bare(value):
-    """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
-    return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value

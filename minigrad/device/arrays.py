@@ -18,7 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from minigrad_kernels import layout
-from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import c_order, in_memory_order, order_of
 from minigrad_kernels.toolchain import threads
 from minigrad_kernels.toolchain.modes import capturing
@@ -27,43 +27,10 @@ from minigrad_kernels.transpose import transpose
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
 
-__all__ = [
-    "accumulate",
-    "dense",
-    "default_dtype",
-    "is_floating",
-    "is_half",
-    "promote",
-    "reduce",
-    "result_dtype",
-    "sum_dtype",
-    "arange",
-    "array_module",
-    "assign",
-    "asarray",
-    "can_hold_a_sum",
-    "cast",
-    "constant",
-    "contiguous",
-    "copy",
-    "device_of",
-    "element_type",
-    "empty",
-    "empty_like",
-    "fill",
-    "from_dlpack",
-    "full",
-    "host",
-    "is_writable",
-    "may_share_memory",
-    "move",
-    "one_like",
-    "order_of",
-    "workspace",
-    "zeros",
-]
-
-DLPACK_CUDA = 2  # kDLCUDA
+__all__ = ["default_dtype", "element_type", "is_floating", "is_half", "promote", "result_dtype", "sum_dtype"]
+__all__ += ["array_module", "asarray", "constant", "device_of", "host", "is_writable", "may_share_memory", "move"]
+__all__ += ["arange", "cast", "contiguous", "copy", "dense", "empty", "empty_like", "full", "one_like", "order_of"]
+__all__ += ["accumulate", "assign", "can_hold_a_sum", "fill", "reduce", "workspace", "zeros"]
 
 _BYTE = np.dtype(np.uint8)
 quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
@@ -203,21 +170,6 @@ def _numbers(value):
         kind = type(first).__name__
         raise KindError(f"Tensor: data is or holds {first!r} of type {kind}, wanted numbers of 64 bits or nested lists")
     return array
-
-
-def from_dlpack(source):
-    """An array on the memory of an array of another library."""
-    kind = type(source).__name__
-    try:
-        on_gpu = source.__dlpack_device__()[0] == DLPACK_CUDA
-        return (place("cuda").module if on_gpu else np).from_dlpack(source)
-    except StateError:
-        raise
-    except BufferError as error:
-        raise ExchangeError(f"from_dlpack: the {kind} does not share its memory: {error}") from error
-    except (AttributeError, TypeError, RuntimeError) as error:  # the last of an element type that NumPy has not
-        wanted = "an array of a library with DLPack, of elements that NumPy has"
-        raise KindError(f"from_dlpack: source is a {kind}, wanted {wanted} ({error})") from error
 
 
 def element_type(dtype):

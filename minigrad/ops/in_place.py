@@ -28,7 +28,7 @@ from ..core.check import float_of, number_in, number_of, source_of
 from ..core.interceptors import interceptors
 from ..core.modes import recording
 from ..core.tape import write
-from ..core.tensor import Tensor, bare, tensor_of
+from ..core.tensor import Tensor, tensor_of
 from ..fusion import Waiting
 from .elementwise.arithmetic import add, div, mul, sub
 from .elementwise.choices import clamp
@@ -43,6 +43,11 @@ def rebinds(input, other):
         return True
     recorded = isinstance(other, Tensor) and other._requires_grad and recording.get()
     return recorded and not input._requires_grad
+
+
+def bare(value):
+    """A Tensor without dimensions and without a gradient as the number in it; anything else as it is."""
+    return value.item() if isinstance(value, Tensor) and not value.ndim and not value.requires_grad else value
 
 
 def _allowed():

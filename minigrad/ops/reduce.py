@@ -19,7 +19,7 @@ from minigrad_kernels import bias, layout
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device
-from ..core.check import axes_of, axis_of, flag_of, kept_shape, number_of
+from ..core.check import axes_of, axis_of, flag_of, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, tensor_of
 from ..device import array_module, elementwise
@@ -39,6 +39,11 @@ def reduced_axes(op, input, dim):
     """The dimensions of a Tensor that a reduction runs over; () means all of them, as None does."""
     tensor_of(op, "input", input)
     return axes_of(op, None if isinstance(dim, tuple | list) and not dim else dim, input.ndim)
+
+
+def kept_shape(shape, axes):
+    """The shape that a reduction leaves if its dimensions stay with size 1."""
+    return tuple([1 if axis in axes else size for axis, size in enumerate(shape)])
 
 
 def total(x, axes, keepdim, dtype=None):

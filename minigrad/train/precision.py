@@ -10,9 +10,10 @@ Parameters, their gradients and the state of the optimiser are float32 in all of
 
 import contextlib
 
+from minigrad_kernels.toolchain.modes import tf32
+
 from ..amp import autocast
 from ..core.check import one_of
-from ..core.modes import tf32
 
 __all__ = ["PRECISIONS", "check_precision", "computing"]
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from minigrad_kernels.errors import KindError, StateError
 
-from .. import device
-from .modes import enable_grad, no_grad
-from .tape import grad
-from .tensor import Tensor
+from . import device
+from .core.modes import enable_grad, no_grad
+from .core.tape import grad
+from .core.tensor import Tensor
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
