@@ -53,7 +53,8 @@ def _train(options, world):
         saver, callbacks = Saver(run, training, options.save_every), [interruption]
         if world.rank == 0:
             callbacks.append(Progress(len(train), settings.epochs))
-            callbacks += [TensorBoard(run.folder / "tensorboard", training.optimizer)] * options.tensorboard
+            if options.tensorboard:
+                callbacks.append(TensorBoard(run.folder / "tensorboard", training.optimizer))
         try:
             if number is None:
                 saver.save()

@@ -160,13 +160,14 @@ def test_no_report_leaves_it_out_and_tensorboard_adds_to_it(tmp_path, capsys):
     assert b"loss/test" in events.read_bytes() and not any(line.startswith("report") for line in lines_of(capsys))
 
 
-def test_tensorboard_is_refused_before_any_work_where_it_is_not_installed(tmp_path, monkeypatch, capsys):
+def test_tensorboard_alone_is_refused_where_it_is_not_installed_before_any_work(tmp_path, monkeypatch, capsys):
     import importlib.util
 
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboardX" else find(name))
     assert main(["train", *QUICK, "--out", "run", "--tensorboard"]) == 2
     assert 'pip install -e ".[tensorboard]"' in capsys.readouterr().err and not Path("run").exists()
+    assert main(["train", *QUICK, "--epochs", "1", "--out", "run"]) == 0, "without the option nobody asks for it"
 
 
 PLACES = [pytest.param(f"--device {name} --model mlp", marks=pytest.mark.deep) for name in ("cuda", "interpreter")]
