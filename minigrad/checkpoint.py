@@ -127,8 +127,9 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
         tensors = _arrays(content)
         decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
         state = json.loads(_metadata(content)["state"], object_hook=decoded)
+        extra = state["extra"]
         _give(parts, state)
-        return state["extra"]
+        return extra
 
 
 def _chosen(folder, number):

@@ -95,15 +95,17 @@ class Settings:
     zero: bool = _setting("divide the state of the optimiser among the ranks", False)
     sync_batch_norm: bool = _setting("statistics of batch norm over all ranks", False)
 
-    shape: tuple = ()  # of an image, (C, H, W); this and the rest are the data set's
-    classes: tuple = ()
-    mean: tuple = ()
-    std: tuple = ()
+    shape: tuple = field(default=(), metadata={"of": int})  # of an image, (C, H, W); this and the rest are the data's
+    classes: tuple = field(default=(), metadata={"of": str})
+    mean: tuple = field(default=(), metadata={"of": float | int})
+    std: tuple = field(default=(), metadata={"of": float | int})
 
     def __post_init__(self):
         for one in fields(self):  # which may come from a file
             value, wanted = getattr(self, one.name), one.metadata.get("choices")
             if one.type is tuple:  # JSON has none
+                if not all(isinstance(entry, one.metadata["of"]) for entry in value):
+                    raise UsageError(f"settings: {one.name} is {value!r}, which describes no data set")
                 setattr(self, one.name, tuple(value))
             elif not isinstance(value, one.type) or isinstance(value, bool) != (one.type is bool):
                 raise UsageError(f"settings: {one.name} is {value!r}, want {getattr(one.type, '__name__', one.type)}")
@@ -193,7 +195,7 @@ def given_in(options):
 def options():
     """{option: what argparse takes} for the settings: left out they are None, and Settings.of says what they become."""
     found, rows = {}, (BY_DATA | BY_MODEL).items()
-    for one in filter(lambda one: one.metadata, fields(Settings)):
+    for one in filter(lambda one: "help" in one.metadata, fields(Settings)):
         usual = [f"{one.default}"] if one.default not in (MISSING, None, False) else []
         usual += [f"{'on' if row[one.name] is True else row[one.name]} ({key})" for key, row in rows if one.name in row]
         help = "; ".join(filter(None, (one.metadata["help"], usual and f"default {', '.join(usual)}")))
