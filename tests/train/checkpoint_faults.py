@@ -99,6 +99,7 @@ def several(folder):
 
 
 PARTS = {
+    "no extra": (put("extra", put), "no field 'extra'"),
     "no optimizer": (put("optimizer", put), "it holds no optimizer"),
     "schedule a number": (put("schedule", 3), "CosineAnnealingLR.load_state_dict: got 3"),
     "other optimizer": (put("optimizer_kind", "SGD"), "optimizer is SGD, this one Adam"),
