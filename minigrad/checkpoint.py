@@ -120,9 +120,7 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     """
     parts |= {"model": model, "optimizer": optimizer, "schedule": schedule}
     folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
-    path, content = (b"", b"") if world is not None and world.rank else _chosen(folder, number)
-    if world is not None:
-        path, content = map(world.broadcast_bytes, (path, content))
+    path, content = _chosen(folder, number) if world is None else _chosen_by_rank_0(world, folder, number)
     with _failing("load", path.decode()):
         tensors = _arrays(content)
         decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
@@ -143,6 +141,20 @@ def _chosen(folder, number):
     else:
         raise CheckpointError(f"checkpoint.load: number is {number!r}, wanted one of {numbers(folder)} in {folder}")
     return str(path_of(folder, number)).encode(), content
+
+
+def _chosen_by_rank_0(world, folder, number):
+    """What _chosen gives on rank 0, its error too, on all ranks."""
+    found = b"", b"", b""
+    if world.rank == 0:
+        try:
+            found = *_chosen(folder, number), b""
+        except CheckpointError as error:
+            found = b"", b"", str(error).encode()
+    path, content, refused = map(world.broadcast_bytes, found)
+    if refused:
+        raise CheckpointError(refused.decode())
+    return path, content
 
 
 def _give(parts, state):

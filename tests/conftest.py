@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from minigrad_kernels.optimizer import cuda as optimizer
 from minigrad_kernels.toolchain.cuda import compiler
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -31,6 +32,15 @@ def shared_data():
     if not folder.is_dir():
         pytest.skip("no folder ../shared/data with MNIST and CIFAR-10 files beside the repository")
     return folder
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """The arrays that the kernels of optimisers sent to the device, to new places and to old ones."""
+    found, upload, write = [], optimizer.upload, optimizer.write
+    monkeypatch.setattr(optimizer, "upload", lambda array, like: found.append(array) or upload(array, like))
+    monkeypatch.setattr(optimizer, "write", lambda target, values: found.append(values) or write(target, values))
+    return found
 
 
 def pytest_addoption(parser):

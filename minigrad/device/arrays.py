@@ -27,12 +27,40 @@ from minigrad_kernels.transpose import transpose
 from . import memory
 from .places import CPU, Place, is_array, place, place_of
 
-__all__ = ["default_dtype", "element_type", "is_floating", "is_half", "promote", "result_dtype", "sum_dtype"]
-__all__ += ["array_module", "asarray", "constant", "device_of", "host", "is_writable", "may_share_memory", "move"]
-__all__ += ["arange", "cast", "contiguous", "copy", "dense", "empty", "empty_like", "full", "one_like", "order_of"]
-__all__ += ["accumulate", "assign", "can_hold_a_sum", "fill", "reduce", "workspace", "zeros"]
+__all__ = [
+    "accumulate",
+    "dense",
+    "default_dtype",
+    "is_floating",
+    "is_half",
+    "promote",
+    "reduce",
+    "result_dtype",
+    "sum_dtype",
+    "arange",
+    "array_module",
+    "assign",
+    "asarray",
+    "can_hold_a_sum",
+    "cast",
+    "constant",
+    "contiguous",
+    "copy",
+    "device_of",
+    "element_type",
+    "empty",
+    "empty_like",
+    "fill",
+    "full",
+    "host",
+    "may_share_memory",
+    "move",
+    "one_like",
+    "order_of",
+    "workspace",
+    "zeros",
+]
 
-_BYTE = np.dtype(np.uint8)
 quiet = np.errstate(all="ignore")  # infinities and NaN are results, not warnings
 
 # ---- element types ---------------------------------------------------------------------------------------------------
@@ -247,12 +275,7 @@ def empty_like(array, dtype=None):
 
 def workspace(nbytes, like=None):
     """Scratch bytes for a kernel."""
-    return empty((nbytes,), _BYTE, None, like)
-
-
-def is_writable(array):
-    """Whether an array may be written; arrays of GPUs always may."""
-    return getattr(array.flags, "writeable", True)
+    return empty((nbytes,), np.uint8, None, like)
 
 
 def can_hold_a_sum(array):

@@ -17,12 +17,12 @@ from cupy.cuda import Device, runtime
 
 from minigrad_kernels.errors import OutOfMemory, StateError
 from minigrad_kernels.layout import c_order, strides_of
-from minigrad_kernels.softmax import NO_WRONG_LABEL
+from minigrad_kernels.softmax import NO_WRONG_LABEL, raise_wrong
 from minigrad_kernels.toolchain.modes import capturing
 
 from . import arrays
 from .memory import Block
-from .places import Place, raise_wrong
+from .places import Place
 
 __all__ = ["Fetched", "Gpu", "count", "place", "used"]
 

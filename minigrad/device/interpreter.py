@@ -10,10 +10,10 @@ import numpy as np
 
 from minigrad_kernels import interpreter
 from minigrad_kernels.layout import c_order, strides_of
-from minigrad_kernels.softmax import NO_WRONG_LABEL
+from minigrad_kernels.softmax import NO_WRONG_LABEL, raise_wrong
 
 from . import arrays
-from .places import Place, raise_wrong
+from .places import Place
 
 __all__ = ["INTERPRETER"]
 

@@ -15,7 +15,8 @@ A place is an object that says what differs between devices:
     lent            makes contexts in which another thread works there as this one does now: on its stream
     wait            wait for all that the device was told to do
     synchronize     wait, then raise what the device has reported
-    wrong           an array of one int64 there, into which kernels write labels that are out of range; see raise_wrong
+    wrong           an array of one int64 there, into which kernels write labels that are out of range; see
+                    softmax.raise_wrong
     statistics      {what: bytes} of the memory pool there
     block           array -> the Block of memory in which it lies
     captures        makes what captures work there into a graph, device/graphs.py; None where that cannot be
@@ -32,8 +33,7 @@ import re
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.softmax import NO_WRONG_LABEL, wrong_label
+from minigrad_kernels.errors import KindError, StateError
 
 from . import memory
 
@@ -215,20 +215,3 @@ def memory_statistics(device="cpu"):
 def synchronize(device="cuda"):
     """Wait until a device has done all that it was told, then raise what it has reported."""
     place(device).synchronize()
-
-
-def raise_wrong(word):
-    """Raise the label out of range that a kernel wrote into the only element of a NumPy array, and clear it.
-
-    A kernel that meets such a label makes its row NaN and writes row and label into the place's array `wrong`. That is
-    looked at the next time that the host waits for the device, or reads an array there; the device and the process
-    stay as usable as before.
-
-    Errors  ValueError with the row and the label
-    """
-    found = wrong_label(int(word[0]))
-    if found is not None:
-        word[0] = NO_WRONG_LABEL
-        row, label = found
-        wrong = f"target[{row}] = {label} is not the number of a class; its loss and gradient are NaN"
-        raise ShapeError(f"cross_entropy: {wrong} (found when the device was waited for)")

@@ -7,8 +7,24 @@ from ..core.check import number_of, one_of
 from . import functional as F
 from .layer import Layer
 
-__all__ = ["ELU", "GELU", "Dropout", "Dropout1d", "Dropout2d", "Hardtanh", "LeakyReLU", "LogSigmoid", "LogSoftmax"]
-__all__ += ["ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"]
+__all__ = [
+    "ELU",
+    "GELU",
+    "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Hardtanh",
+    "LeakyReLU",
+    "LogSigmoid",
+    "LogSoftmax",
+    "ReLU",
+    "ReLU6",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Tanh",
+]
 
 
 class ReLU(Layer, op=F.relu):

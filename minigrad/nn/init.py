@@ -23,8 +23,20 @@ from ..core.modes import no_grad
 from ..core.tensor import tensor_of
 from ..ops import in_place
 
-__all__ = ["calculate_gain", "constant_", "kaiming_normal_", "kaiming_uniform_", "normal_", "ones_", "orthogonal_"]
-__all__ += ["trunc_normal_", "uniform_", "xavier_normal_", "xavier_uniform_", "zeros_"]
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "orthogonal_",
+    "trunc_normal_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 # Fillings are updates in place, of parameters too.
 constant, fill, normal, uniform = map(no_grad(), (in_place.constant, in_place.fill, in_place.normal, in_place.uniform))

@@ -14,8 +14,20 @@ from ..core.tensor import Tensor
 from . import functional as F
 from .layer import Layer
 
-__all__ = ["BCELoss", "BCEWithLogitsLoss", "CosineSimilarity", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss"]
-__all__ += ["MSELoss", "NLLLoss", "PairwiseDistance", "SmoothL1Loss", "TripletMarginLoss"]
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineSimilarity",
+    "CrossEntropyLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
+    "PairwiseDistance",
+    "SmoothL1Loss",
+    "TripletMarginLoss",
+]
 
 Reduction = Annotated[str, partial(one_of, choices=("mean", "sum", "none"))]
 

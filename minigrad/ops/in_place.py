@@ -71,7 +71,7 @@ def open_to(op, input, *others):
             raise StateError(f"{op}: other requires a gradient, which would be lost; {instead}, or use other.detach()")
     array = input.array
     repeated = array.size and any(n > 1 and not s for n, s in zip(array.shape, array.strides, strict=True))
-    if repeated or not device.is_writable(array):
+    if repeated or not getattr(array.flags, "writeable", True):  # arrays of GPUs always are
         raise StateError(f"{op}: the memory of input is read-only, or stands for several elements; call .clone() first")
 
 

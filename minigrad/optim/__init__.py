@@ -5,5 +5,15 @@ from .clip import clip_grad_norm_, clip_grad_value_
 from .optimizer import Optimizer
 from .rules import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Muon", "Optimizer", "RMSprop", "clip_grad_norm_", "clip_grad_value_"]
-__all__ += ["lr_scheduler"]
+__all__ = [
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Muon",
+    "Optimizer",
+    "RMSprop",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "lr_scheduler",
+]

@@ -17,9 +17,17 @@ from .precision import computing
 from .team import team_of
 
 __all__ = [
-    "confusion_matrix", "counted", "evaluate", "evaluated", "evaluation", "figures", "made", "on_device", "predict",
+    "confusion_matrix",
+    "counted",
+    "evaluate",
+    "evaluated",
+    "evaluation",
+    "figures",
+    "made",
+    "on_device",
+    "predict",
     "right",
-]  # fmt: skip
+]
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):

@@ -54,9 +54,18 @@ class Trainer:
     """
 
     def __init__(
-        self, model, optimizer, loss=ops.cross_entropy, *, schedule=None, clip=None, precision=None, scaler=None,
-        eager=False, history=None,
-    ):  # fmt: skip
+        self,
+        model,
+        optimizer,
+        loss=ops.cross_entropy,
+        *,
+        schedule=None,
+        clip=None,
+        precision=None,
+        scaler=None,
+        eager=False,
+        history=None,
+    ):
         check_model("fit", model)
         self.model, self.team, self.back = model, team_of(model), None
         self.optimizer = check_kind("fit", "optimizer", optimizer, Optimizer)

@@ -92,28 +92,16 @@ def test_float32_has_the_same_face():
 # ---- kernels -----------------------------------------------------------------------------------------------------
 
 
-def _widened(half):
-    widen = half.widen
+def _converted(way, half, convert, source, target):
+    """A kernel that converts each element, from memory of one type into that of another."""
 
-    @kernel(f"{half.pointer} x, f32* out, i32 n", threads=1024, lowest=half.lowest, variant=half.short)
-    def widened(x, out, n):
+    @kernel(f"{source} x, {target} out, i32 n", threads=1024, lowest=half.lowest, variant=f"{way}_{half.short}")
+    def converted(x, out, n):
         i = i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
         if i < n:
-            out[i] = widen(x[i])
+            out[i] = convert(x[i])
 
-    return widened
-
-
-def _narrowed(half):
-    narrow = half.narrow
-
-    @kernel(f"f32* x, {half.pointer} out, i32 n", threads=1024, lowest=half.lowest, variant=half.short)
-    def narrowed(x, out, n):
-        i = i32(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
-        if i < n:
-            out[i] = narrow(x[i])
-
-    return narrowed
+    return converted
 
 
 def _fours(half):
@@ -142,5 +130,10 @@ def _packed_fours(half):
     return packed_fours
 
 
-MAKERS = _widened, _narrowed, _fours, _packed_fours
+MAKERS = (
+    lambda half: _converted("widened", half, half.widen, half.pointer, "f32*"),
+    lambda half: _converted("narrowed", half, half.narrow, "f32*", half.pointer),
+    _fours,
+    _packed_fours,
+)
 widened, narrowed, fours, packed_fours = ({half.name: make(half) for half in (SINGLE, *HALVES)} for make in MAKERS)

@@ -90,15 +90,6 @@ def launches():
         yield found
 
 
-@pytest.fixture
-def sent(monkeypatch):
-    """The arrays that were sent to the device, to new places and to old ones."""
-    found, upload, write = [], cuda.upload, cuda.write
-    monkeypatch.setattr(cuda, "upload", lambda array, like: found.append(array) or upload(array, like))
-    monkeypatch.setattr(cuda, "write", lambda target, values: found.append(values) or write(target, values))
-    return found
-
-
 def advanced(name, settings, steps=1):
     settings = settings.copy()
     if name != "sgd":

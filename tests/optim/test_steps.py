@@ -13,7 +13,6 @@ from minigrad.optim import clip, lr_scheduler
 from minigrad.optim.clip import clip_scale
 from minigrad_kernels import interpreter
 from minigrad_kernels.layout import FILTER
-from minigrad_kernels.optimizer import cuda
 from tests.kernels.kernel_runs import DEVICE
 from tests.optim.optim_parts import RULES, arrays, every_rule, give_gradients, parameters, same, same_states
 
@@ -82,15 +81,6 @@ def test_steps_under_a_schedule(make):
     pair[0].step()
     close(params, resumed[0])
     assert same(arrays(params), arrays(resumed[1]))
-
-
-@pytest.fixture
-def sent(monkeypatch):
-    """The arrays that kernels of optimisers sent to the device."""
-    found, upload, write = [], cuda.upload, cuda.write
-    monkeypatch.setattr(cuda, "upload", lambda array, like: found.append(array) or upload(array, like))
-    monkeypatch.setattr(cuda, "write", lambda target, array: found.append(array) or write(target, array))
-    return found
 
 
 def test_a_steady_step_is_two_launches_for_each_group_and_sends_nothing(sent):

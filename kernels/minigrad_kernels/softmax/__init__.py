@@ -3,7 +3,7 @@
 On the CPU a target out of range is an error before anything is written. On a GPU nobody looks at targets before the
 launch: the row of such a target becomes NaN in losses and gradients, and the kernel writes into `wrong`, an int64
 array of one element that lies on the device or in memory of the host that it can write, which row it was. The caller
-sets it to NO_WRONG_LABEL, and asks wrong_label when the device is done; of several rows, also of several launches,
+sets it to NO_WRONG_LABEL, and calls raise_wrong when the device is done; of several rows, also of several launches,
 the smallest stays. Where wrong is None nothing is written.
 
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
@@ -86,6 +86,22 @@ def wrong_label(word):
         return None
     label = word & 0xFFFFFFFF
     return word >> 32, label - (label >> 31 << 32)
+
+
+def raise_wrong(word):
+    """Raise the label out of range that a kernel wrote into the only element of a NumPy array, and clear it.
+
+    A kernel that meets such a label makes its row NaN and writes row and label into `wrong`. That is looked at the next
+    time that the host waits for the device, or reads an array there; device and process stay as usable as before.
+
+    Errors  ValueError with the row and the label
+    """
+    found = wrong_label(int(word[0]))
+    if found is not None:
+        word[0] = NO_WRONG_LABEL
+        row, label = found
+        wrong = f"target[{row}] = {label} is not the number of a class; its loss and gradient are NaN"
+        raise ShapeError(f"cross_entropy: {wrong} (found when the device was waited for)")
 
 
 def _loss(op, name, x, at):
