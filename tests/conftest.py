@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from minigrad_kernels.optimizer import cuda as optimizer
 from minigrad_kernels.toolchain.cuda import compiler
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -37,6 +36,8 @@ def shared_data():
 @pytest.fixture
 def sent(monkeypatch):
     """The arrays that the kernels of optimisers sent to the device, to new places and to old ones."""
+    from minigrad_kernels.optimizer import cuda as optimizer
+
     found, upload, write = [], optimizer.upload, optimizer.write
     monkeypatch.setattr(optimizer, "upload", lambda array, like: found.append(array) or upload(array, like))
     monkeypatch.setattr(optimizer, "write", lambda target, values: found.append(values) or write(target, values))
