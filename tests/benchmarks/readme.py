@@ -1,4 +1,4 @@
-"""Write the figures of the README and of three pages: python tests/benchmarks/readme.py [--check]
+"""Write the figures of the README and of four pages: python tests/benchmarks/readme.py [--check]
 
 They come from the results files, here and in tests/reliability, and from the model of examples/scaling.py. --check
 fails instead if they do not show what those hold.
@@ -20,6 +20,7 @@ from scaling_tables import predictions  # noqa: E402
 ROOT = Path(__file__).resolve().parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "examples" / "docs" / "figures.md"
 PRECISION = ROOT / "examples" / "docs" / "precision.md"
+DETERMINISM = ROOT / "examples" / "docs" / "determinism.md"
 SCALING = ROOT / "examples" / "docs" / "scaling.md"
 RESULTS = Path(__file__).parent / "results"
 
@@ -58,8 +59,8 @@ def parallel_table(results):
     return lines
 
 
-def gpu_tables(results, names=()):
-    """Tables of what tests/gpu/run_all measured on one GPU, of all parts or of those named.
+def gpu_tables(results):
+    """Tables of what tests/gpu/run_all measured on one GPU.
 
     A part that was stopped by its time limit shows the rows it had; one that failed otherwise shows none.
     """
@@ -68,7 +69,7 @@ def gpu_tables(results, names=()):
         part = parts.get(name)
         right = part and (not part.get("failed") or part.get("why", "").startswith("not finished"))
         rows = part.get("rows") or part.get("networks") if right else None
-        if rows and name in (names or GPU_TABLES):
+        if rows:
             lines += [*table(rows, on_gpu(part)), ""]
     return lines
 
@@ -168,26 +169,37 @@ def stored(name):
     return json.loads(file.read_text()) if file.exists() else None
 
 
-def gpus(names=()):
-    """The tables of every GPU that was measured."""
+def measured_gpus():
+    """The results of every GPU that was measured."""
     found = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
-    return [line for results in found if "parts" in results for line in gpu_tables(results, names)]
+    return [results for results in found if "parts" in results]
 
 
 def summary():
-    """The README's tables: the main job, training steps, GPUs."""
-    lines = [*accuracy_table(stored("accuracy")), "", *main_steps(stored("cpu")["steps"]), ""]
-    if ops := stored("ops"):
-        lines += ops_summary(ops)
-    return "\n".join([*lines, *gpus(("graphs", "networks", "race", "cifar"))])
+    """The README's figures: training steps on the CPU, MNIST, steps on a GPU beside PyTorch's."""
+    best = max(stored("accuracy")["jobs"], key=lambda job: job["training_images"] * job["test_accuracy"])
+    digits = f"{best['test_accuracy']} % of {best['test_images']:,} images of MNIST after training on"
+    lines = [*main_steps(stored("cpu")["steps"]), ""]
+    lines += [f"{digits} {best['training_images']:,} for {best['seconds']} s, compilation included.", ""]
+    for results in measured_gpus():
+        part = results["parts"]["networks"]
+        rows = [row for row in part["rows"] if row["precision"] == "float32"]
+        told = ", ".join(f"{row['network']} {row['ratios']['minigrad, graph / torch graph']:.2f}" for row in rows)
+        lines += [
+            "A captured training step on a GPU in float32, batch 64, times as fast as PyTorch's in a CUDA graph: "
+            f"{told} ({on_gpu(part)}).",
+            "",
+        ]
+    return "\n".join(lines)
 
 
 def figures():
     """All tables."""
-    lines = [*cpu_tables(stored("cpu")), *parallel_table(stored("parallel")), ""]
-    if ops := stored("ops"):
-        lines += [*ops_table(ops), ""]
-    return "\n".join([*lines, *gpus()])
+    lines = [*accuracy_table(stored("accuracy")), "", *cpu_tables(stored("cpu")), *parallel_table(stored("parallel"))]
+    lines += ["", *ops_summary(stored("ops")), *ops_table(stored("ops")), ""]
+    for results in measured_gpus():
+        lines += gpu_tables(results)
+    return "\n".join(lines)
 
 
 def written(page, text, made, name="figures"):
@@ -206,7 +218,7 @@ def main():
     for page, made in ((README, summary()), (PAGE, figures()), (PRECISION, accuracies)):
         page.write_text(written(page, page.read_text(), made))
     reliability = "\n".join([*reliability_table(), "", ""])
-    README.write_text(written(README, README.read_text(), reliability, "reliability"))
+    DETERMINISM.write_text(written(DETERMINISM, DETERMINISM.read_text(), reliability, "reliability"))
     types = "\n".join([*table_of_types(), "", ""])
     PRECISION.write_text(written(PRECISION, PRECISION.read_text(), types, "table"))
     predicted = "\n".join([*predictions(), "", ""])

@@ -1,4 +1,4 @@
-"""What the commands of this folder found: a file each in results/, of which the README shows a table.
+"""What the commands of this folder found: a file each in results/, of which examples/docs/determinism.md shows a table.
 
 One file is kept for each subject, written by its command when it ends, with --write.
 """
@@ -26,7 +26,7 @@ def store(name, checked, found, command, **details):
 
 
 def table():
-    """The lines of the README's table of reliability."""
+    """The lines of the table of reliability."""
     lines = ["| what is checked | last found | command | date, commit |", "|---|---|---|---|"]
     for name in ORDER:
         file = RESULTS / f"{name}.json"
