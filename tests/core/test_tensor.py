@@ -33,6 +33,23 @@ def test_numpy_arrays_on_the_left():
         assert isinstance(y, Tensor) and y.requires_grad and y.dtype == np.float64
 
 
+OPERATORS = "add sub mul truediv floordiv mod pow lt le gt ge eq ne", "and_ or_ xor", "matmul"
+
+
+@pytest.mark.parametrize("names, kind", zip(OPERATORS, ("float64", "int64", "float64"), strict=True))
+def test_operators_are_numpys(names, kind):
+    """Between two Tensors, and with a number or an array on either side."""
+    x, y = np.array([[5.0, 7.0], [2.0, 9.0]]).astype(kind), np.array([[2.0, -3.0], [4.0, 2.0]]).astype(kind)
+    for name in names.split():
+        apply = getattr(operator, name)
+        pairs = [(Tensor(x), Tensor(y)), (x, Tensor(y)), (Tensor(x), y)]
+        if name != "matmul":
+            pairs += [(x.item(0), Tensor(y)), (Tensor(x), y.item(1))]
+        for first, second in pairs:
+            wanted = apply(*(value.array if isinstance(value, Tensor) else value for value in (first, second)))
+            np.testing.assert_allclose(apply(first, second).numpy(), wanted, rtol=1e-12, err_msg=name)
+
+
 def test_types_promote_as_in_pytorch():
     x, i = Tensor(np.ones(3, np.float32)), Tensor([1, 2, 3])
     for first, second, expected in (

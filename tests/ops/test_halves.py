@@ -146,3 +146,15 @@ def test_a_step_in_16_bits_multiplies_on_tensor_cores(half):
             assert np.abs(gradient - their_gradients[name]).max() < 16 * EPS[half] * largest, name
         for name, buffer in buffers.items():
             np.testing.assert_allclose(buffer, statistics[name], atol=8 * EPS[half], rtol=8 * EPS[half])
+
+
+@each_half
+def test_a_gradient_of_several_steps_is_rounded_once(half):
+    """Where its rule reads what went in alone: that is the same number in float32."""
+    x, g = (minigrad.rand(50, dtype=half) + 0.5 for _ in range(2))
+    for op in (ops.log1p, ops.sin, lambda x: x**2.5):
+        found = []
+        for leaf in (x.detach(), x.detach().float()):
+            out = op(leaf.requires_grad_())
+            found.append(minigrad.grad(out, leaf, g.to(out.dtype), create_graph=True)[0].to(half).tolist())
+        assert found[0] == found[1]

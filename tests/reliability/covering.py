@@ -2,7 +2,8 @@
 
     COVERING=FOLDER python -m pytest -p tests.reliability.covering ...
 
-Also with -n: each worker leaves the lines that it saw in a file of its own.
+Also with -n: each worker leaves the lines that it saw in a file of its own. So does each Python that a test starts,
+with the sitecustomize of mutations.py on its path.
 """
 
 import json
@@ -22,7 +23,11 @@ measured.start()
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     measured.switch_context(item.nodeid)
-    return (yield)
+    os.environ.update(COVERING_TEST=item.nodeid, COVERING_TREE=os.getcwd())
+    try:
+        return (yield)
+    finally:
+        del os.environ["COVERING_TEST"]
 
 
 def pytest_runtest_logreport(report):
@@ -44,6 +49,9 @@ def lines_of(folder):
     together = coverage.CoverageData(str(folder / "all"))
     for file in folder.glob("lines.*"):
         part = coverage.CoverageData(str(file))
-        part.read()
+        try:
+            part.read()
+        except coverage.CoverageException:  # of a process that was killed
+            continue
         together.update(part)
     return together

@@ -52,6 +52,16 @@ _fingerprint = lambda: "one"
 if os.environ.get("MUTATED"):
     save_file = lambda file, kept: None
 """
+# A Python that a test starts imports this by itself, and notes the lines that it runs.
+SITE = """import atexit, os
+if test := os.environ.get("COVERING_TEST"):
+    import coverage
+    tree, file = os.environ["COVERING_TREE"], os.path.join(os.environ["COVERING"], "lines")
+    sources = [os.path.join(tree, name) for name in ("minigrad", "kernels/minigrad_kernels")]
+    measured = coverage.Coverage(file, data_suffix=True, source=sources, config_file=False, context=test)
+    measured.start()
+    atexit.register(lambda: (measured.stop(), measured.save()))
+"""
 SEED, KEPT = 0, ".kept"  # KEPT ends the name of a file that stands aside for a changed one
 
 
@@ -73,7 +83,7 @@ def copied(folder):
 def pytest(folder, *words, seconds=None, **settings):
     """(exit code, output) of pytest in the copy; the code is None where it took more seconds of the CPU, or hangs."""
     tree = folder / "tree"
-    paths = os.pathsep.join([str(tree), str(tree / "kernels"), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([*map(str, (tree, tree / "kernels", folder / "site")), os.environ.get("PYTHONPATH", "")])
     settings |= {"PYTHONPATH": paths, "MINIGRAD_CACHE": str(folder / "cache")}
     command = [sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
     with tempfile.TemporaryFile("w+") as said:
@@ -103,6 +113,8 @@ def measured(folder, jobs, paths):
         print("which tests run which lines: the fast tests run once", flush=True)
         words = [f"--ignore-glob={folder / 'tree' / name}" for name in LEFT_OUT]
         words += ["-n", str(jobs), "-p", "tests.reliability.covering", *paths]
+        (folder / "site").mkdir(exist_ok=True)
+        (folder / "site" / "sitecustomize.py").write_text(SITE)
         code, said = pytest(folder, *words, COVERING=str(folder))
         if code not in (0, 1):
             raise SystemExit(f"the tests could not be run: pytest ended with {code}\n{said[-3000:]}")
