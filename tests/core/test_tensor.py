@@ -36,10 +36,11 @@ def test_numpy_arrays_on_the_left():
 OPERATORS = "add sub mul truediv floordiv mod pow lt le gt ge eq ne", "and_ or_ xor", "matmul"
 
 
-@pytest.mark.parametrize("names, kind", zip(OPERATORS, ("float64", "int64", "float64"), strict=True))
-def test_operators_are_numpys(names, kind):
+@pytest.mark.parametrize("names", OPERATORS)
+def test_operators_are_numpys(names):
     """Between two Tensors, and with a number or an array on either side."""
-    x, y = np.array([[5.0, 7.0], [2.0, 9.0]]).astype(kind), np.array([[2.0, -3.0], [4.0, 2.0]]).astype(kind)
+    kind = "int64" if names.startswith("and") else "float64"
+    x, y = np.array([[5, 7], [2, 9]], kind), np.array([[2, -3], [4, 2]], kind)
     for name in names.split():
         apply = getattr(operator, name)
         pairs = [(Tensor(x), Tensor(y)), (x, Tensor(y)), (Tensor(x), y)]
