@@ -112,11 +112,11 @@ def values_are_those_of_the_definition(op, sample, dtype):
     for x, old in zip(sources, before, strict=True):
         np.testing.assert_array_equal(x.array, old)
         assert x.grad is None or (x.grad.dtype == x.dtype and x.grad.shape == x.shape)
-    if not sample.random:
+    if op.reference and not sample.random:
         exact = lambda array, _: array.astype(np.float64) if array.dtype.kind == "f" else array
         exact_args, exact_kwargs = sample.draw(exact, dtype)
         with np.errstate(all="ignore"):
-            wanted = listed(op.definition(*exact_args, **exact_kwargs))
+            wanted = listed(op.reference(*exact_args, **exact_kwargs))
         assert len(out) == len(wanted)
         eps = max([np.finfo(x.dtype).eps for x in floating(out)], default=0)
         for x, right in zip(out, wanted, strict=True):

@@ -25,14 +25,6 @@ def _no(message, equation, *shapes):
     return refusal(ValueError, message, equation, *(real(*shape) for shape in shapes))
 
 
-def _attention(query, key, value, attn_mask=0.0, dropout_p=0.0, is_causal=False, scale=None):
-    products = query @ np.swapaxes(key, -1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
-    given = np.where(attn_mask, 0.0, -np.inf) if np.asarray(attn_mask).dtype == bool else attn_mask
-    causal = np.where(np.tri(*products.shape[-2:]), 0.0, -np.inf) if is_causal else 0.0
-    powers = np.exp(products + given + causal)
-    return powers / np.maximum(powers.sum(-1, keepdims=True), 1e-300) @ value  # no key takes part: 0
-
-
 def _attends(*shapes, **options):
     return sample(*(real(*shape) for shape in shapes), **options)
 
@@ -139,6 +131,5 @@ OPS = [
             refusal(ValueError, "dropout_p is 2", *QUERY_KEY_VALUE, None, 2),
             refusal(TypeError, "query has elements int64", *(classes(5, 3, 3) for _ in range(3))),
         ),
-        _attention,
     ),
 ]
