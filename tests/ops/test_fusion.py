@@ -45,48 +45,35 @@ def waits(tensor):
 
 
 IMAGES = (3, 5, 9, 8), (6, 5, 3, 3), (6,)
+ADDED = *IMAGES, (3, 6, 9, 8)
 ROWS = (7, 5), (4, 5), (4,)
 NORM = (4, 3, 5, 6), (3,), (3,), (4, 3, 5, 6)
-ADDED = *IMAGES, (3, 6, 9, 8)
-SAME = (3, 5, 9, 8), (5, 5, 3, 3), (5,)
 MANY = (4, 32, 16, 18), (32, 32, 3, 3), (32,)  # which in float32 goes by Winograd's way
+conv, relu, pool, linear = F.conv2d, F.relu, F.max_pool2d, F.linear
 
 
 def normed(x, weight, bias):
     return F.batch_norm(x, None, None, weight, bias, True)
 
 
-CHAINS = {  # name: (function, shapes of its arguments, the primitive of the result where all runs in one pass)
-    "conv relu": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1)), IMAGES, "conv2d_relu"),
-    "conv relu, no bias": (lambda x, w: F.relu(F.conv2d(x, w, stride=2)), IMAGES[:2], "conv2d_relu"),
-    "conv relu pool": (
-        lambda x, w, b: F.max_pool2d(F.relu(F.conv2d(x, w, b)), 2), IMAGES, "conv2d_relu_max_pool2d"
-    ),
-    "conv pool relu": (
-        lambda x, w, b: F.relu(F.max_pool2d(F.conv2d(x, w, b), 2)), IMAGES, "conv2d_relu_max_pool2d"
-    ),
-    "conv pool": (
-        lambda x, w, b: F.max_pool2d(F.conv2d(x, w, b, padding=2, dilation=2), 3, 2, 1), IMAGES, "conv2d_max_pool2d"
-    ),
-    "conv relu pool, no bias": (
-        lambda x, w: F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 3, 1), IMAGES[:2], "conv2d_relu_max_pool2d"
-    ),
-    "many channels": (
-        lambda x, w, b: F.max_pool2d(F.relu(F.conv2d(x, w, b)), 2), MANY, "conv2d_relu_max_pool2d"
-    ),
-    "conv add": (lambda x, w, b, r: F.conv2d(x, w, b, padding=1) + r, ADDED, "conv2d_add"),
-    "conv add relu": (lambda x, w, b, r: F.relu(F.conv2d(x, w, b, padding=1) + r), ADDED, "conv2d_add_relu"),
-    "add conv relu": (lambda x, w, b, r: F.relu(r + F.conv2d(x, w, None, 1, 1)), ADDED, "conv2d_add_relu"),
-    "conv, itself, relu": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1) + x), SAME, "conv2d_add_relu"),
-    "many channels, add relu": (lambda x, w, b: F.relu(F.conv2d(x, w, b, padding=1) + x), MANY, "conv2d_add_relu"),
-    "linear relu": (lambda x, w, b: F.relu(F.linear(x, w, b)), ROWS, "linear_relu"),
-    "linear relu, no bias": (lambda x, w: F.relu(F.linear(x, w)), ROWS[:2], "linear_relu"),
-    "norm relu": (lambda x, w, b, r: F.relu(normed(x, w, b)), NORM, "batch_norm_relu"),
-    "norm add": (lambda x, w, b, r: normed(x, w, b) + r, NORM, "batch_norm"),
-    "norm add relu": (lambda x, w, b, r: F.relu(normed(x, w, b) + r), NORM, "batch_norm_relu"),
-    "add norm relu": (lambda x, w, b, r: F.relu(r + normed(x, w, b)), NORM, "batch_norm_relu"),
-    "norm, itself, relu": (lambda x, w, b, r: F.relu(normed(x, None, None) + x * r), NORM, "batch_norm_relu"),
-}  # fmt: skip
+CHAINS = [  # the primitive of the result where all runs in one pass, the function, the shapes of its arguments
+    ("conv2d_relu", lambda x, w, b: relu(conv(x, w, b, padding=1)), IMAGES),
+    ("conv2d_relu", lambda x, w: relu(conv(x, w, stride=2)), IMAGES[:2]),
+    ("conv2d_relu_max_pool2d", lambda x, w, b: pool(relu(conv(x, w, b)), 2), IMAGES),
+    ("conv2d_relu_max_pool2d", lambda x, w, b: relu(pool(conv(x, w, b), 2)), IMAGES),
+    ("conv2d_relu_max_pool2d", lambda x, w: pool(relu(conv(x, w, padding=1)), 3, 1), IMAGES[:2]),
+    ("conv2d_relu_max_pool2d", lambda x, w, b: pool(relu(conv(x, w, b)), 2), MANY),
+    ("conv2d_max_pool2d", lambda x, w, b: pool(conv(x, w, b, padding=2, dilation=2), 3, 2, 1), IMAGES),
+    ("conv2d_add", lambda x, w, b, r: conv(x, w, b, padding=1) + r, ADDED),
+    ("conv2d_add_relu", lambda x, w, b, r: relu(r + conv(x, w, None, 1, 1)), ADDED),
+    ("conv2d_add_relu", lambda x, w, b: relu(conv(x, w, b, padding=1) + x), MANY),
+    ("linear_relu", lambda x, w, b: relu(linear(x, w, b)), ROWS),
+    ("linear_relu", lambda x, w: relu(linear(x, w)), ROWS[:2]),
+    ("batch_norm_relu", lambda x, w, b, r: relu(normed(x, w, b)), NORM),
+    ("batch_norm_relu", lambda x, w, b, r: relu(r + normed(x, w, b)), NORM),
+    ("batch_norm_relu", lambda x, w, b, r: relu(normed(x, None, None) + x * r), NORM),
+    ("batch_norm", lambda x, w, b, r: normed(x, w, b) + r, NORM),
+]
 
 
 def gradients(function, arguments, weights):
@@ -117,8 +104,8 @@ def beside_separate(function, arguments, bound):
     return apart, fused
 
 
-@pytest.mark.parametrize("function, shapes, name", CHAINS.values(), ids=CHAINS)
-def test_chain(function, shapes, name):
+@pytest.mark.parametrize("name, function, shapes", CHAINS)
+def test_chain(name, function, shapes):
     """Values, gradients to second order, NaN and infinity: nobody can tell it from the separate operations."""
     for dtype in ("float32", "float64"):
         apart, fused = beside_separate(function, drawn(*shapes, dtype=dtype), 64 * np.finfo(dtype).eps)
@@ -204,7 +191,7 @@ def test_whoever_looks_has_it_computed():
 
 def test_what_changes_meanwhile_was_read_before():
     """An optimiser's step between a convolution and its relu: values of before, and backward refuses. Results that
-    are kept until after the call are those of then; one whose array is replaced has that."""
+    are kept until after the call are those of then."""
     x, w = drawn(*IMAGES[:2])
     optimizer, kept = optim.SGD([w], lr=1.0), {}
     w.grad = Tensor(np.ones(w.shape, np.float32))
@@ -231,13 +218,6 @@ def test_what_changes_meanwhile_was_read_before():
     assert not waits(kept["conv"]) and not waits(kept["relu"])
     assert kept["conv"].array.tobytes() == wanted.tobytes()
     assert kept["relu"].array.tobytes() == np.maximum(wanted, 0).tobytes()
-
-    def replaces(x, w):
-        y = F.conv2d(x, w)
-        y.data = np.ones((2, 3), np.float32)
-        return F.relu(y)
-
-    assert Called(replaces)(x, w).array.tolist() == [[1] * 3] * 2
 
 
 def test_nothing_is_kept_longer_than_needed():
@@ -379,7 +359,7 @@ def random_network(seed):
     return function
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_networks(seed):
     arguments = drawn((3, 4, 5, 6), (4, 4, 3, 3), (4,), (4,), dtype="float64", seed=seed)
     beside_separate(random_network(seed), arguments, 1e-9)

@@ -12,7 +12,6 @@ from minigrad import Tensor, checkpoint, nn, ops, optim
 from minigrad_kernels import interpreter
 from tests.device.stand_in_gpus import gpus
 from tests.optim.optim_parts import RULES
-from tests.parallel.parallel_runs import on_ranks
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -101,20 +100,6 @@ def test_parameters_of_norms_may_stay_float32(half):
         assert {buffer.dtype for buffer in layer.buffers() if buffer.ndim} <= {np.dtype(np.float32)}
     with pytest.raises(TypeError, match="weight has type float32, wants float64"):
         ops.layer_norm(x.double(), (5,), minigrad.ones(5))
-
-
-def exchanged(world, half):
-    mean = minigrad.full((5,), world.rank + 1.0, dtype=half)
-    world.all_reduce(mean, "mean")
-    first = minigrad.full((3,), 0.1 * world.rank, dtype=half)
-    world.broadcast(first, root=1)
-    return mean.tolist(), first.tolist()
-
-
-@each_half
-def test_ranks_exchange_it(half):
-    tenth = float(np.array(0.1).astype(HALVES[half]))
-    assert on_ranks(exchanged, 2, half) == [([1.5] * 5, [tenth] * 3)] * 2
 
 
 def step(place, half, enabled=True):

@@ -264,16 +264,6 @@ def test_refusals(op):
                 results(op, args, kwargs)
 
 
-@pytest.mark.parametrize("name", "add sub mul div maximum minimum pow matmul".split())
-def test_same_tensor_twice(name):
-    """x op x: arguments are told apart by position, not by identity."""
-    x, y = (Tensor(np.random.default_rng(0).random((3, 3)) + 0.5, requires_grad=True) for _ in range(2))
-    function = getattr(ops, name)
-    twice = grad(ops.sum(function(x, x)), x)[0]
-    apart = grad(ops.sum(function(x, y)), [x, y])
-    np.testing.assert_allclose(twice.array, apart[0].array + apart[1].array, rtol=1e-12)
-
-
 def test_every_argument_of_every_op_stands_in_a_row():
     rows = {op.name: op for op in OPS}
     assert rows.keys() == {*ops.__all__} and len(OPS) == len(rows)
