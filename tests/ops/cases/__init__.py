@@ -153,6 +153,12 @@ class Op:
         return self.name
 
 
+def op(name, *rows, **options):
+    """An Op of samples and refusals."""
+    samples, refusals = (tuple(row for row in rows if isinstance(row, kind)) for kind in (Sample, Refusal))
+    return Op(name, samples, refusals, **options)
+
+
 def all_ops():
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
     return [op for module in modules for op in module.OPS]

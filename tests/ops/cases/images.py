@@ -1,6 +1,6 @@
 """Rows of convolutions, pools and resizing, all of which are defined as in PyTorch."""
 
-from . import Op, away, given, real, refusal, sample, ties
+from . import away, given, op, real, refusal, sample, ties
 
 NAN, INF = float("nan"), float("inf")
 
@@ -30,61 +30,49 @@ def _refused(op, x, w):
 
 
 CONVOLUTIONS = [
-    Op(
+    op(
         "conv2d",
-        (
-            *(sample(real(*x), real(*w), **kw) for x, w, _, kw in GEOMETRIES),
-            sample(real(2, 16, 5, 5), real(20, 16, 3, 3), real(20), 1, 2),
-            sample(real(2, 2, 5, 6), real(3, 2, 2, 4), real(3), padding="same"),
-            sample(real(2, 4, 4, 5), real(4, 2, 2, 3), None, (1, 1), "same", (3, 2), 2),
-            sample(real(3, 5, 4), real(2, 3, 3, 3), real(2), 2, 1),
-            sample(real(0, 3, 4, 4), real(2, 3, 2, 2), real(2)),
-        ),
-        (
-            *_refused("conv2d", (2, 3, 5, 5), (4, 3, 3, 3)),
-            refusal(ValueError, "but x with its padding is only", real(2, 3, 5, 5), real(4, 3, 6, 6)),
-        ),
+        *(sample(real(*x), real(*w), **kw) for x, w, _, kw in GEOMETRIES),
+        sample(real(2, 16, 5, 5), real(20, 16, 3, 3), real(20), 1, 2),
+        sample(real(2, 2, 5, 6), real(3, 2, 2, 4), real(3), padding="same"),
+        sample(real(2, 4, 4, 5), real(4, 2, 2, 3), None, (1, 1), "same", (3, 2), 2),
+        sample(real(3, 5, 4), real(2, 3, 3, 3), real(2), 2, 1),
+        sample(real(0, 3, 4, 4), real(2, 3, 2, 2), real(2)),
+        *_refused("conv2d", (2, 3, 5, 5), (4, 3, 3, 3)),
+        refusal(ValueError, "but x with its padding is only", real(2, 3, 5, 5), real(4, 3, 6, 6)),
     ),
-    Op(
+    op(
         "conv1d",
-        (
-            sample(real(2, 4, 9), real(6, 2, 3), real(6), (2,), [1], (2,), 2),
-            sample(real(2, 3, 7), real(4, 3, 3)),
-            sample(real(2, 3, 6), real(4, 3, 4), real(4), padding="same"),
-            sample(real(3, 6), real(4, 3, 2), real(4)),
-        ),
-        _refused("conv1d", (2, 3, 7), (4, 3, 3)),
+        sample(real(2, 4, 9), real(6, 2, 3), real(6), (2,), [1], (2,), 2),
+        sample(real(2, 3, 7), real(4, 3, 3)),
+        sample(real(2, 3, 6), real(4, 3, 4), real(4), padding="same"),
+        sample(real(3, 6), real(4, 3, 2), real(4)),
+        *_refused("conv1d", (2, 3, 7), (4, 3, 3)),
     ),
-    Op(
+    op(
         "conv_transpose2d",
-        (
-            sample(real(2, 4, 3, 3), real(4, 3, 2, 3), real(6), (2, 3), (0, 1), (1, 2), 2, (2, 1)),
-            *(sample(real(*out), real(*w), **kw) for _, w, out, kw in GEOMETRIES),
-            sample(real(3, 4, 3), real(3, 2, 3, 3), real(2), 2, 1, 1),
-        ),
-        (
-            *_refused("conv_transpose2d", (2, 4, 5, 5), (4, 4, 3, 3)),
-            refusal(TypeError, "padding is 'same'", real(2, 4, 5, 5), real(4, 4, 3, 3), padding="same"),
-        ),
+        sample(real(2, 4, 3, 3), real(4, 3, 2, 3), real(6), (2, 3), (0, 1), (1, 2), 2, (2, 1)),
+        *(sample(real(*out), real(*w), **kw) for _, w, out, kw in GEOMETRIES),
+        sample(real(3, 4, 3), real(3, 2, 3, 3), real(2), 2, 1, 1),
+        *_refused("conv_transpose2d", (2, 4, 5, 5), (4, 4, 3, 3)),
+        refusal(TypeError, "padding is 'same'", real(2, 4, 5, 5), real(4, 4, 3, 3), padding="same"),
     ),
-    Op(
+    op(
         "conv_transpose1d",
-        (
-            sample(real(2, 4, 5), real(4, 2, 3), real(4), (2,), [1], (1,), 2, (3,)),
-            sample(real(2, 3, 5), real(3, 4, 3)),
-            sample(real(3, 5), real(3, 4, 2), real(4), 2),
-        ),
-        _refused("conv_transpose1d", (2, 4, 7), (4, 4, 3)),
+        sample(real(2, 4, 5), real(4, 2, 3), real(4), (2,), [1], (1,), 2, (3,)),
+        sample(real(2, 3, 5), real(3, 4, 3)),
+        sample(real(3, 5), real(3, 4, 2), real(4), 2),
+        *_refused("conv_transpose1d", (2, 4, 7), (4, 4, 3)),
     ),
-    Op(
+    op(
         "conv2d_input_grad",
-        tuple(sample(real(*out), real(*w), x, **kw) for x, w, out, kw in GEOMETRIES),
-        (refusal(ValueError, "input_grad", real(2, 3, 4, 4), real(3, 2, 3, 3), (2, 2, 9, 9)),),
+        *(sample(real(*out), real(*w), x, **kw) for x, w, out, kw in GEOMETRIES),
+        refusal(ValueError, "input_grad", real(2, 3, 4, 4), real(3, 2, 3, 3), (2, 2, 9, 9)),
     ),
-    Op(
+    op(
         "conv2d_weight_grad",
-        tuple(sample(real(*out), real(*x), w, **kw) for x, w, out, kw in GEOMETRIES),
-        (refusal(ValueError, "weight_grad", real(2, 3, 4, 4), real(2, 2, 9, 9), (3, 2, 3, 3)),),
+        *(sample(real(*out), real(*x), w, **kw) for x, w, out, kw in GEOMETRIES),
+        refusal(ValueError, "weight_grad", real(2, 3, 4, 4), real(2, 2, 9, 9), (3, 2, 3, 3)),
     ),
 ]
 
@@ -105,7 +93,7 @@ def _pool(name, shape, *samples):
         refusal(ValueError, f"{name}: kernel_size is 0", away(*shape), 0),
         refusal(ValueError, f"{name}: padding is 2", away(*shape), 2, 2, 2),
     )
-    return Op(name, (*drawn, *samples), refusals)
+    return op(name, *drawn, *samples, *refusals)
 
 
 PLANE, LINE = (2, 3, 7, 6), (2, 3, 7)
@@ -131,18 +119,14 @@ POOLS = [
         sample(real(2, 3, 7, 7), 3, 2, 1, count_include_pad=False),
     ),
     _pool("avg_pool1d", LINE, sample(real(2, 3, 7), 3, 2, 1, True, False)),
-    Op(
+    op(
         "adaptive_avg_pool2d",
-        (
-            sample(real(2, 3, 7, 5), (3, 2)),
-            sample(real(2, 3, 6, 6), 1),
-            sample(real(2, 3, 4, 5), [3, None]),
-            sample(real(3, 4, 5), (None, 2)),
-        ),
-        (
-            refusal(ValueError, "adaptive_avg_pool2d: input has shape (3, 3)", real(3, 3), 1),
-            refusal(ValueError, "adaptive_avg_pool2d: output_size is -1", real(1, 1, 3, 3), -1),
-        ),
+        sample(real(2, 3, 7, 5), (3, 2)),
+        sample(real(2, 3, 6, 6), 1),
+        sample(real(2, 3, 4, 5), [3, None]),
+        sample(real(3, 4, 5), (None, 2)),
+        refusal(ValueError, "adaptive_avg_pool2d: input has shape (3, 3)", real(3, 3), 1),
+        refusal(ValueError, "adaptive_avg_pool2d: output_size is -1", real(1, 1, 3, 3), -1),
     ),
 ]
 
@@ -150,23 +134,19 @@ POOLS = [
 
 
 IMAGES, SEQUENCES = (1, 2, 4, 5), (2, 3, 5)
-RESIZE = Op(
+RESIZE = op(
     "interpolate",
-    (
-        sample(real(*IMAGES), (8, 3), mode="bilinear"),
-        sample(real(*IMAGES), (8, 3), mode="bilinear", align_corners=True),
-        sample(real(*IMAGES), None, (1.7, 0.6), "bilinear"),
-        sample(real(*IMAGES), (3, 7)),
-        sample(real(*SEQUENCES), 9, mode="linear"),
-        sample(real(*SEQUENCES), None, 1.7, "linear", True),
-        sample(real(0, 3, 4, 5), 2),
-    ),
-    (
-        refusal(ValueError, "interpolate: size is None and scale_factor None, wanted one", real(*IMAGES)),
-        refusal(ValueError, "wanted (N, C, L) for mode 'linear'", real(*IMAGES), 2, mode="linear"),
-        refusal(TypeError, "interpolate: size is (2,), wanted an integer or 2", real(*IMAGES), (2,)),
-        refusal(ValueError, "align_corners is True, wanted None", real(*IMAGES), 2, align_corners=True),
-    ),
+    sample(real(*IMAGES), (8, 3), mode="bilinear"),
+    sample(real(*IMAGES), (8, 3), mode="bilinear", align_corners=True),
+    sample(real(*IMAGES), None, (1.7, 0.6), "bilinear"),
+    sample(real(*IMAGES), (3, 7)),
+    sample(real(*SEQUENCES), 9, mode="linear"),
+    sample(real(*SEQUENCES), None, 1.7, "linear", True),
+    sample(real(0, 3, 4, 5), 2),
+    refusal(ValueError, "interpolate: size is None and scale_factor None, wanted one", real(*IMAGES)),
+    refusal(ValueError, "wanted (N, C, L) for mode 'linear'", real(*IMAGES), 2, mode="linear"),
+    refusal(TypeError, "interpolate: size is (2,), wanted an integer or 2", real(*IMAGES), (2,)),
+    refusal(ValueError, "align_corners is True, wanted None", real(*IMAGES), 2, align_corners=True),
 )
 
 OPS = [*CONVOLUTIONS, *POOLS, RESIZE]

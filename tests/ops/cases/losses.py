@@ -3,49 +3,49 @@
 Losses that broadcast: tests/ops/test_ops_edges.py.
 """
 
-from . import Op, classes, constant, flags, given, positive, probabilities, real, refusal, sample, ties
+from . import classes, constant, flags, given, op, positive, probabilities, real, refusal, sample, ties
 
 REDUCTIONS = ("mean", "sum", "none")
 INF = float("inf")
 
 
 def _refused(name, draw=real):
-    target = probabilities(3)
     return (
         refusal(TypeError, f"{name}: target is a float", draw(3), 1.0),
         refusal(TypeError, f"{name}: input has elements int64", classes(3, 3), classes(3, 3)),
-        refusal(ValueError, f"{name}: reduction is 'avg'", draw(3), target, reduction="avg"),
+        refusal(ValueError, f"{name}: reduction is 'avg'", draw(3), probabilities(3), reduction="avg"),
     )
 
 
 # ---- of numbers ------------------------------------------------------------------------------------------------------
 
 
-def _pairwise(name, *options, refusals=()):
-    """A loss of each element of input and target, of one shape; options: keywords that it takes."""
-
-    samples = (
+def _pairwise(name, *rows):
+    """A loss of each element of input and target, of one shape."""
+    return op(
+        name,
         *(sample(real(3, 4), real(3, 4), reduction=reduction) for reduction in REDUCTIONS),
-        *(sample(real(3, 4), real(3, 4), **option) for option in options),
-        *(sample(ties(5, 6), ties(5, 6), reduction="none", smooth=False, **option) for option in ({}, *options)),
-        sample(real(), real()),
-        sample(real(0, 3), real(0, 3), reduction="sum"),
+        sample(ties(5, 6), ties(5, 6), reduction="none", smooth=False),
+        *(sample(real(), real()), sample(real(0, 3), real(0, 3), reduction="sum")),
+        *rows,
+        *_refused(name),
+        refusal(ValueError, f"{name}: shapes (3, 4) and (3,) do not broadcast", real(3, 4), real(3)),
     )
-    if not options:
-        samples += (sample(real(3, 4), classes(3, 3, 4)),)
-    shapes = refusal(ValueError, f"{name}: shapes (3, 4) and (3,) do not broadcast", real(3, 4), real(3))
-    return Op(name, samples, (*_refused(name), shapes, *refusals))
 
 
-def _beyond(name, option, value):
-    return (refusal(ValueError, f"{name}: {option} is {value}", real(3), real(3), **{option: value}),)
+def _bent(name, option, low, high, wrong):
+    """One with an option that says where it bends."""
+    kinks = (sample(ties(5, 6), ties(5, 6), reduction="none", smooth=False, **{option: one}) for one in (low, high))
+    smooth = (sample(real(3, 4), real(3, 4), **{option: one}) for one in (low, high))
+    return _pairwise(
+        name, *smooth, *kinks, refusal(ValueError, f"{name}: {option} is {wrong}", real(3), real(3), **{option: wrong})
+    )
 
 
 NUMBERS = [
-    _pairwise("mse_loss"),
-    _pairwise("l1_loss"),
-    _pairwise("smooth_l1_loss", {"beta": 0.5}, {"beta": 0}, refusals=_beyond("smooth_l1_loss", "beta", -1)),
-    _pairwise("huber_loss", {"delta": 0.3}, {"delta": INF}, refusals=_beyond("huber_loss", "delta", 0)),
+    *(_pairwise(name, sample(real(4), classes(3, 4))) for name in ("mse_loss", "l1_loss")),
+    _bent("smooth_l1_loss", "beta", 0, 0.5, -1),
+    _bent("huber_loss", "delta", 0.3, INF, 0),
 ]
 
 # ---- of vectors ------------------------------------------------------------------------------------------------------
@@ -53,51 +53,45 @@ NUMBERS = [
 
 THREE = [real(5, 4)] * 3
 VECTORS = [
-    Op(
+    op(
         "cosine_similarity",
-        (
-            sample(real(2, 1, 4), real(3, 1), -1),
-            sample(real(3, 4), real(3, 4)),
-            sample(real(3, 4), real(3, 4), dim=0, eps=0.1),
-        ),
-        (
-            refusal(IndexError, "dim is 2", real(3, 4), real(3, 4), 2),
-            refusal(ValueError, "cosine_similarity: shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
-        ),
+        sample(real(2, 1, 4), real(3, 1), -1),
+        sample(real(3, 4), real(3, 4)),
+        sample(real(3, 4), real(3, 4), dim=0, eps=0.1),
+        refusal(IndexError, "dim is 2", real(3, 4), real(3, 4), 2),
+        refusal(ValueError, "cosine_similarity: shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
     ),
-    Op(
+    op(
         "pairwise_distance",
-        (
-            sample(real(2, 3, 4), real(3, 1), p=2.0, eps=0.1, keepdim=True),
-            *(sample(real(3, 4), real(3, 4), p) for p in (1, 1.5, 2, INF)),
-        ),
-        (refusal(ValueError, "shapes (3, 4) and (3,) do not", real(3, 4), real(3)),),
+        sample(real(2, 3, 4), real(3, 1), p=2.0, eps=0.1, keepdim=True),
+        *(sample(real(3, 4), real(3, 4), p) for p in (1, 1.5, 2, INF)),
+        refusal(ValueError, "shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
     ),
-    Op(
+    op(
         "triplet_margin_loss",
-        (
-            sample(*THREE, 2.0, 1, 1e-3, True),
-            *(sample(*THREE, reduction=reduction) for reduction in REDUCTIONS),
-            sample(*THREE, margin=2, p=3, eps=0.1, swap=True, reduction="none"),
-            sample(real(5, 4), real(1, 4), real(5, 1)),
-        ),
-        (refusal(ValueError, "shapes (3, 4) and (2, 4)", real(3, 4), real(2, 4), real(3, 4)),),
+        sample(*THREE, 2.0, 1, 1e-3, True),
+        *(sample(*THREE, reduction=reduction) for reduction in REDUCTIONS),
+        sample(*THREE, margin=2, p=3, eps=0.1, swap=True, reduction="none"),
+        sample(real(5, 4), real(1, 4), real(5, 1)),
+        refusal(ValueError, "shapes (3, 4) and (2, 4)", real(3, 4), real(2, 4), real(3, 4)),
     ),
 ]
 
 # ---- of probabilities ------------------------------------------------------------------------------------------------
 
 
-def _binary(name, draw, *samples, refusals=()):
-    drawn = (
+def _binary(name, draw, *rows):
+    return op(
+        name,
         sample(draw(3, 4), probabilities(3, 4), constant(3, 1)),
         *(sample(draw(3, 4), probabilities(3, 4), reduction=reduction) for reduction in REDUCTIONS),
         sample(draw(5), probabilities(5), weight=flags(5)),
         sample(draw(0, 3), probabilities(0, 3), reduction="sum"),
+        *rows,
+        *_refused(name, draw),
+        refusal(ValueError, "target (4,); wanted equal shapes", draw(3, 4), probabilities(4)),
+        refusal(ValueError, f"{name}: shapes", draw(3, 4), probabilities(3, 4), constant(3)),
     )
-    shapes = refusal(ValueError, "target (4,); wanted equal shapes", draw(3, 4), probabilities(4))
-    weight = refusal(ValueError, f"{name}: shapes", draw(3, 4), probabilities(3, 4), constant(3))
-    return Op(name, (*drawn, *samples), (*_refused(name, draw), shapes, weight, *refusals))
 
 
 BATCHMEAN = (*REDUCTIONS, "batchmean")
@@ -106,24 +100,23 @@ SHARES = [
     _binary(
         "binary_cross_entropy",
         probabilities,
-        refusals=(refusal(ValueError, "input has elements out of range", real(9), probabilities(9)),),
+        refusal(ValueError, "input has elements out of range", real(9), probabilities(9)),
     ),
     _binary(
         LOGITS,
         real,
         sample(real(3, 4), probabilities(3, 4), constant(3, 1), pos_weight=constant(4), reduction="none"),
         sample(real(3, 4), real(3, 4), pos_weight=constant(4)),
-        refusals=(refusal(ValueError, f"{LOGITS}: ", real(3), probabilities(3), pos_weight=constant(2)),),
+        refusal(ValueError, f"{LOGITS}: ", real(3), probabilities(3), pos_weight=constant(2)),
     ),
-    Op(
+    op(
         "kl_div",
-        (
-            sample(real(3, 4), positive(3, 4), reduction="batchmean"),
-            *(sample(real(3, 4), real(3, 4), reduction=reduction, log_target=True) for reduction in BATCHMEAN),
-            *(sample(real(3, 4), positive(4), reduction=reduction) for reduction in REDUCTIONS),
-            sample(real(3, 4), given([0.0, 1.0, 0.5, 2.0])),
-        ),
-        (*_refused("kl_div"), refusal(ValueError, "kl_div: shapes (3, 4) and (3,)", real(3, 4), positive(3))),
+        sample(real(3, 4), positive(3, 4), reduction="batchmean"),
+        *(sample(real(3, 4), real(3, 4), reduction=reduction, log_target=True) for reduction in BATCHMEAN),
+        *(sample(real(3, 4), positive(4), reduction=reduction) for reduction in REDUCTIONS),
+        sample(real(3, 4), given([0.0, 1.0, 0.5, 2.0])),
+        *_refused("kl_div"),
+        refusal(ValueError, "kl_div: shapes (3, 4) and (3,)", real(3, 4), positive(3)),
     ),
 ]
 
@@ -133,24 +126,22 @@ SHARES = [
 WEIGHT = constant(3)
 
 
-def _classes(name, *samples, refusals=()):
-    drawn = (
+def _classes(name, *rows):
+    return op(
+        name,
         sample(real(2, 3, 2), given([1, 0], [-1, 2]), WEIGHT, ignore_index=-1),
-        *(sample(real(4, 3), classes(3, 4), reduction=reduction) for reduction in REDUCTIONS),
+        *(sample(real(4, 3), given(1, 1, 0, 2), reduction=how) for how in REDUCTIONS),
         *(sample(real(4, 3), given(1, 1, 0, 2), WEIGHT, ignore_index=1, reduction=how) for how in REDUCTIONS),
         sample(real(3), classes(3)),
         sample(real(2, 3, 2, 2), classes(3, 2, 2, 2), reduction="none"),
         sample(real(4, 3), given(1, -100, 0, -100)),
-        sample(real(65, 10), classes(10, 65)),
-    )
-    refused = (
+        *rows,
         refusal(ValueError, f"{name}: target has shape (2, 1), wanted (2,)", real(2, 3), classes(3, 2, 1)),
         refusal(ValueError, "target[0] = 3, but there are 3 classes (0..2)", real(2, 3), given(3, 0)),
         refusal(TypeError, f"{name}: target has elements", real(2, 3), real(2)),
         refusal(ValueError, f"{name}: reduction is 'avg'", real(2, 3), classes(3, 2), reduction="avg"),
         refusal(RuntimeError, f"{name}: weight requires a gradient", real(2, 3), classes(3, 2), real(3)),
     )
-    return Op(name, (*drawn, *samples), (*refused, *refusals))
 
 
 CLASSES = [
@@ -161,10 +152,8 @@ CLASSES = [
         *(sample(real(4, 3), probabilities(4, 3), WEIGHT, label_smoothing=0.1, reduction=how) for how in REDUCTIONS),
         sample(real(2, 3, 2), probabilities(2, 3, 2), real(3)),
         sample(real(3), probabilities(3)),
-        refusals=(
-            refusal(ValueError, "label_smoothing is 1.5", real(2, 3), classes(3, 2), label_smoothing=1.5),
-            refusal(ValueError, "but target holds probabilities", real(2, 3), probabilities(2, 3), ignore_index=1),
-        ),
+        refusal(ValueError, "label_smoothing is 1.5", real(2, 3), classes(3, 2), label_smoothing=1.5),
+        refusal(ValueError, "but target holds probabilities", real(2, 3), probabilities(2, 3), ignore_index=1),
     ),
 ]
 

@@ -1,6 +1,6 @@
 """Rows of normalisation and dropout, defined as in PyTorch."""
 
-from . import Op, constant, positive, real, refusal, sample, ties
+from . import constant, op, positive, real, refusal, sample, ties
 
 NORMS = dict(training=True)
 RUNNING = real(3, grad=False), constant(3)
@@ -17,7 +17,7 @@ def _dropout(name, shape, wrong=()):
         *(refusal(ValueError, f"{name}: input has shape {one}", real(*one)) for one in wrong),
         refusal(ValueError, f"{name}: p is 1.5", real(*shape), 1.5),
     )
-    return Op(name, samples, refusals)
+    return op(name, *samples, *refusals)
 
 
 def _vectors(name, *before, **settings):
@@ -27,71 +27,53 @@ def _vectors(name, *before, **settings):
 
 
 OPS = [
-    Op(
+    op(
         "batch_norm",
-        (
-            sample(real(4, 3, 5, 5), None, None, positive(3), real(3), **NORMS),
-            sample(real(6, 3), None, None, real(3), real(3), True, 0.3, 0.1),
-            sample(real(2, 3, 2, 3, 2), None, None, bias=real(3), **NORMS),
-            sample(real(4, 3, 5, 5), *RUNNING, positive(3), real(3)),
-            sample(real(6, 3), *RUNNING, weight=real(3), eps=0.1),
-        ),
-        (
-            refusal(ValueError, "batch_norm: input has shape (3,)", real(3), None, None, **NORMS),
-            refusal(ValueError, "one element a channel", real(1, 3), None, None, **NORMS),
-            refusal(ValueError, "running_mean is None", real(4, 3), None, None),
-            *_vectors("batch_norm", real(4, 3), None, None, **NORMS),
-        ),
+        sample(real(4, 3, 5, 5), None, None, positive(3), real(3), **NORMS),
+        sample(real(6, 3), None, None, real(3), real(3), True, 0.3, 0.1),
+        sample(real(2, 3, 2, 3, 2), None, None, bias=real(3), **NORMS),
+        sample(real(4, 3, 5, 5), *RUNNING, positive(3), real(3)),
+        sample(real(6, 3), *RUNNING, weight=real(3), eps=0.1),
+        refusal(ValueError, "batch_norm: input has shape (3,)", real(3), None, None, **NORMS),
+        refusal(ValueError, "one element a channel", real(1, 3), None, None, **NORMS),
+        refusal(ValueError, "running_mean is None", real(4, 3), None, None),
+        *_vectors("batch_norm", real(4, 3), None, None, **NORMS),
     ),
-    Op(
+    op(
         "layer_norm",
-        (
-            sample(real(2, 3, 4), (3, 4), real(3, 4), real(3, 4), 0.1),
-            sample(real(4, 5), [5]),
-            sample(real(2, 3, 4), (2, 3, 4), bias=real(2, 3, 4)),
-            sample(real(2, 70), (70,), real(70), real(70)),
-        ),
-        (
-            refusal(ValueError, "layer_norm: normalized_shape is (4,)", real(4, 5), (4,)),
-            *_vectors("layer_norm", real(4, 3), (3,)),
-        ),
+        sample(real(2, 3, 4), (3, 4), real(3, 4), real(3, 4), 0.1),
+        sample(real(4, 5), [5]),
+        sample(real(2, 3, 4), (2, 3, 4), bias=real(2, 3, 4)),
+        sample(real(2, 70), (70,), real(70), real(70)),
+        refusal(ValueError, "layer_norm: normalized_shape is (4,)", real(4, 5), (4,)),
+        *_vectors("layer_norm", real(4, 3), (3,)),
     ),
-    Op(
+    op(
         "group_norm",
-        (
-            sample(real(2, 6, 3, 4), 3, real(6), real(6), 0.1),
-            sample(real(2, 6, 5), 2, bias=real(6)),
-            sample(real(3, 4), 2, real(4)),
-        ),
-        (
-            refusal(ValueError, "group_norm: num_groups is 3", real(2, 4, 3), 3),
-            refusal(ValueError, "one element a group", real(1, 2), 2),
-            *_vectors("group_norm", real(4, 3, 2), 3),
-        ),
+        sample(real(2, 6, 3, 4), 3, real(6), real(6), 0.1),
+        sample(real(2, 6, 5), 2, bias=real(6)),
+        sample(real(3, 4), 2, real(4)),
+        refusal(ValueError, "group_norm: num_groups is 3", real(2, 4, 3), 3),
+        refusal(ValueError, "one element a group", real(1, 2), 2),
+        *_vectors("group_norm", real(4, 3, 2), 3),
     ),
-    Op(
+    op(
         "instance_norm",
-        (
-            sample(real(2, 3, 4, 4), weight=real(3), bias=real(3)),
-            sample(real(2, 20, 9), weight=real(20), eps=0.1),
-        ),
-        (
-            refusal(ValueError, "one element a channel", real(2, 3, 1)),
-            *_vectors("instance_norm", real(2, 3, 4)),
-        ),
+        sample(real(2, 3, 4, 4), weight=real(3), bias=real(3)),
+        sample(real(2, 20, 9), weight=real(20), eps=0.1),
+        refusal(ValueError, "one element a channel", real(2, 3, 1)),
+        *_vectors("instance_norm", real(2, 3, 4)),
     ),
     _dropout("dropout", (7, 9)),
     _dropout("dropout1d", (4, 3, 5), ((4,),)),
     _dropout("dropout2d", (4, 3, 5, 2), ((4, 3),)),
-    Op(
+    op(
         "normalize",
-        (
-            sample(real(2, 3, 4), 3, -1),
-            sample(real(3, 4)),
-            sample(real(2, 3), float("inf"), 0),
-            sample(real(2, 3), dim=(0, 1), eps=5.0),
-            sample(ties(2, 3), 2, 0, smooth=False),
-        ),
-        (refusal(IndexError, "normalize: dim is 1", real(3)),),
+        sample(real(2, 3, 4), 3, -1),
+        sample(real(3, 4)),
+        sample(real(2, 3), float("inf"), 0),
+        sample(real(2, 3), dim=(0, 1), eps=5.0),
+        sample(ties(2, 3), 2, 0, smooth=False),
+        refusal(IndexError, "normalize: dim is 1", real(3)),
     ),
 ]

@@ -1,6 +1,6 @@
 """Rows of reductions, extremes, scans, orders and softmax, defined as in PyTorch."""
 
-from . import Op, away, classes, flags, positive, real, refusal, sample, ties
+from . import away, classes, flags, op, positive, real, refusal, sample, ties
 
 SHAPE = (2, 3, 4)
 INF = float("inf")
@@ -18,34 +18,30 @@ def _dims(name, several=True):
         yield refusal(TypeError, f"{name}: dim is (0, 1), wanted an integer", real(2, 3), dim=(0, 1))
 
 
-def _reduction(name, *samples, draw=real, refusals=()):
-    drawn = (
+def _reduction(name, *rows, draw=real):
+    return op(
+        name,
         sample(draw(*SHAPE), (0, -1), True),
         sample(draw(*SHAPE), dim=[0, 2]),
         sample(draw(*SHAPE), dim=-1, keepdim=True),
         sample(draw(), 0),
-        sample(draw(0, 3), dim=1) if draw is not real else sample(draw(4, 1, 3), dim=(1, 2)),
+        sample(draw(4, 1, 3), dim=(1, 2)),
+        *([] if name == "logsumexp" else [sample(draw(*SHAPE)), sample(draw(*SHAPE), ())]),
+        *rows,
+        *_dims(name),
     )
-    if name != "logsumexp":
-        drawn += (sample(draw(*SHAPE)), sample(draw(*SHAPE), ()))
-    return Op(name, (*drawn, *samples), (*_dims(name), *refusals))
 
 
 def _spreads(name):
-    samples = (
+    return op(
+        name,
         sample(real(*SHAPE), (0, 2), correction=0, keepdim=True),
-        sample(real(*SHAPE)),
-        sample(real(3, 4), 1, False),
-        sample(real(3, 4), None, True, True),
-        sample(real(6), correction=1.5),
-        sample(real(), correction=0),
-    )
-    refusals = (
+        *(sample(real(*SHAPE)), sample(real(3, 4), 1, False), sample(real(3, 4), None, True, True)),
+        *(sample(real(6), correction=1.5), sample(real(), correction=0)),
         *_dims(name),
         refusal(TypeError, f"{name}: unbiased is True and correction 0", real(3), unbiased=True, correction=0),
         refusal(TypeError, f"{name}: input has elements int64, wanted floating", classes(5, 2, 3)),
     )
-    return Op(name, samples, refusals)
 
 
 SUMS = [
@@ -61,7 +57,7 @@ SUMS = [
         "mean",
         sample(real(5000, 3), dim=0),
         sample(classes(5, 2, 3), dtype="float32"),
-        refusals=(refusal(TypeError, "mean: input has elements int64, wanted floating", classes(5, 2, 3)),),
+        refusal(TypeError, "mean: input has elements int64, wanted floating", classes(5, 2, 3)),
     ),
     _spreads("var"),
     _spreads("std"),
@@ -69,19 +65,18 @@ SUMS = [
         "logsumexp",
         *(sample(away(2000), dim=0), sample(real(0, 3), dim=1), sample(classes(5, 2, 3), 0)),
     ),
-    Op(
+    op(
         "norm",
-        (
-            sample(away(*SHAPE), 3, (0, 1), True),
-            sample(away(*SHAPE)),
-            sample(away(), 2, 0),
-            *(sample(positive(*SHAPE), p, 1) for p in (1, 2, 3, INF, -INF, 0.5, -1, "fro")),
-            sample(away(3, 4), 0, 1, smooth=False),
-            sample(real(2, 3), dim=1, dtype="float64"),
-            sample(real(0, 3), 3, 0),
-            *(sample(ties(2, 1), p, 1, smooth=False) for p in (1, 2, 3)),
-        ),
-        (*_dims("norm"), refusal(ValueError, "nothing along dim (0,) has no norm with p=inf", real(0, 3), INF, 0)),
+        sample(away(*SHAPE), 3, (0, 1), True),
+        sample(away(*SHAPE)),
+        sample(away(), 2, 0),
+        *(sample(positive(*SHAPE), p, 1) for p in (1, 2, 3, INF, -INF, 0.5, -1, "fro")),
+        sample(away(3, 4), 0, 1, smooth=False),
+        sample(real(2, 3), dim=1, dtype="float64"),
+        sample(real(0, 3), 3, 0),
+        *(sample(ties(2, 1), p, 1, smooth=False) for p in (1, 2, 3)),
+        *_dims("norm"),
+        refusal(ValueError, "nothing along dim (0,) has no norm with p=inf", real(0, 3), INF, 0),
     ),
 ]
 
@@ -89,21 +84,24 @@ SUMS = [
 
 
 def _extreme(name):
-    samples = (sample(ties(3, 8), 1, smooth=False), sample(classes(5, 2, 3), dim=1))
-    refusals = (refusal(ValueError, f"{name}: input has shape (0, 3), and nothing along", real(0, 3), 0),)
-    return _reduction(name, *samples, draw=away, refusals=refusals)
-
-
-def _one_dim(name, *samples, **options):
-    drawn = (
-        sample(away(*SHAPE), 1, True),
-        sample(away(*SHAPE), dim=-1),
-        sample(away(3, 4)),
-        sample(away(), 0),
-        sample(classes(5, 2, 3), 0),
+    return _reduction(
+        name,
+        *(sample(ties(3, 8), 1, smooth=False), sample(classes(5, 2, 3), dim=1), sample(away(0, 3), dim=1)),
+        refusal(ValueError, f"{name}: input has shape (0, 3), and nothing along", real(0, 3), 0),
+        draw=away,
     )
-    refusals = (*_dims(name, False), refusal(ValueError, "no extreme", real(0, 3), dim=0))
-    return Op(name, (*drawn, *samples), refusals, **options)
+
+
+def _one_dim(name, *rows, **options):
+    return op(
+        name,
+        *(sample(away(*SHAPE), 1, True), sample(away(*SHAPE), dim=-1), sample(away(3, 4)), sample(away(), 0)),
+        sample(classes(5, 2, 3), 0),
+        *rows,
+        *_dims(name, False),
+        refusal(ValueError, "no extreme", real(0, 3), dim=0),
+        **options,
+    )
 
 
 EXTREMES = [
@@ -119,15 +117,13 @@ EXTREMES = [
     ),
     *(_one_dim(name, sample(away(3, 4), keepdim=True), differentiable=False) for name in ("argmax", "argmin")),
     *(
-        Op(
+        op(
             name,
-            (
-                *(sample(flags(*SHAPE), dim=dim) for dim in ((0, 2), -1, (), None)),
-                sample(flags(2, 3), 1, True),
-                sample(ties(2, 3), 0),
-                sample(flags(0, 3), 0),
-            ),
-            tuple(_dims(name)),
+            *(sample(flags(*SHAPE), dim=dim) for dim in ((0, 2), -1, (), None)),
+            sample(flags(2, 3), 1, True),
+            sample(ties(2, 3), 0),
+            sample(flags(0, 3), 0),
+            *_dims(name),
             differentiable=False,
         )
         for name in ("any", "all")
@@ -137,12 +133,14 @@ EXTREMES = [
 # ---- scans, products, orders, softmax --------------------------------------------------------------------------------
 
 
-def _running(name, *samples):
-    drawn = (
+def _running(name, *rows):
+    return op(
+        name,
         *(sample(real(*SHAPE), dim) for dim in (1, 0)),
         *(sample(real(), 0), sample(real(0, 3), dim=1), sample(classes(5, 2, 3), 1, dtype="float32")),
+        *rows,
+        *_dims(name, False),
     )
-    return Op(name, (*drawn, *samples), tuple(_dims(name, False)))
 
 
 SOFTMAX = (
@@ -155,50 +153,43 @@ SOFTMAX = (
 OTHERS = [
     _running("cumsum"),
     _running("cumprod", sample(ties(4, 5), 0), sample(ties(3, 1, 12), -1)),
-    Op(
+    op(
         "prod",
-        (
-            sample(real(*SHAPE), 1, True),
-            sample(real(), 0),
-            sample(real(0, 3), 1),
-            sample(ties(4, 5), 0),
-            sample(classes(5, 2, 3), 1, dtype="float32"),
-        ),
-        (*_dims("prod", False), refusal(TypeError, "prod: keepdim is True, which wants", real(2, 3), keepdim=True)),
+        sample(real(*SHAPE), 1, True),
+        sample(real(), 0),
+        sample(real(0, 3), 1),
+        sample(ties(4, 5), 0),
+        sample(classes(5, 2, 3), 1, dtype="float32"),
+        *_dims("prod", False),
+        refusal(TypeError, "prod: keepdim is True, which wants", real(2, 3), keepdim=True),
     ),
     *(
-        Op(
+        op(
             name,
-            (
-                sample(away(2, 3, 4), -2, True),
-                sample(away(3, 4), dim=0, descending=True),
-                sample(ties(4, 5), stable=True, smooth=False),
-                sample(ties(4, 5), dim=0, descending=True, stable=True, smooth=False),
-                sample(away(), 0),
-                sample(away(0, 3)),
-            ),
-            (refusal(IndexError, f"{name}: dim is 2", away(3, 4), 2),),
+            sample(away(2, 3, 4), -2, True),
+            sample(away(3, 4), dim=0, descending=True),
+            sample(ties(4, 5), stable=True, smooth=False),
+            sample(ties(4, 5), dim=0, descending=True, stable=True, smooth=False),
+            sample(away(), 0),
+            sample(away(0, 3)),
+            refusal(IndexError, f"{name}: dim is 2", away(3, 4), 2),
             differentiable=name == "sort",
         )
         for name in ("sort", "argsort")
     ),
-    Op(
+    op(
         "topk",
-        (
-            sample(away(2, 3, 4), 2, 1, largest=False, sorted=True),
-            sample(away(3, 4), k=2, dim=0),
-            sample(away(4), 0),
-        ),
-        (refusal(ValueError, "topk: k is 4, wanted 0 to 3", away(3), 4),),
+        sample(away(2, 3, 4), 2, 1, largest=False, sorted=True),
+        sample(away(3, 4), k=2, dim=0),
+        sample(away(4), 0),
+        refusal(ValueError, "topk: k is 4, wanted 0 to 3", away(3), 4),
     ),
     *(
-        Op(
+        op(
             name,
-            SOFTMAX,
-            (
-                refusal(IndexError, f"{name}: dim is 2", real(2, 3), 2),
-                refusal(TypeError, f"{name}: x has type int64", classes(3, 2, 3), 1),
-            ),
+            *SOFTMAX,
+            refusal(IndexError, f"{name}: dim is 2", real(2, 3), 2),
+            refusal(TypeError, f"{name}: x has type int64", classes(3, 2, 3), 1),
         )
         for name in ("softmax", "log_softmax")
     ),

@@ -5,13 +5,15 @@ Where NumPy has no function that does the same, an op is defined as in PyTorch.
 
 import numpy as np
 
-from . import Draw, Op, classes, flags, given, real, refusal, sample
+from . import Draw, classes, flags, given, op, real, refusal, sample
 
 # ---- views -----------------------------------------------------------------------------------------------------------
 
 
 def _view(name, reference, samples, *refusals):
-    return Op(name, tuple(sample(real(*shape), *args) for shape, *args in samples), refusals, reference, views=True)
+    return op(
+        name, *(sample(real(*shape), *args) for shape, *args in samples), *refusals, reference=reference, views=True
+    )
 
 
 HOLD = "which does not hold the 6 elements"
@@ -81,7 +83,7 @@ VIEWS = [
 
 
 def _copy(name, reference, samples, *refusals):
-    return Op(name, tuple(sample(real(*shape), *args) for shape, *args in samples), refusals, reference)
+    return op(name, *(sample(real(*shape), *args) for shape, *args in samples), *refusals, reference=reference)
 
 
 BORDERS = ((2, 3, 4), (1, 3, 2, 0)), ((2, 3, 4), (3, 0)), ((2, 2, 3, 4), (1, 1, 1, 1))
@@ -109,42 +111,36 @@ COPIES = [
         )
         for name, function in (("tril", np.tril), ("triu", np.triu))
     ),
-    Op(
+    op(
         "cat",
-        (
-            sample([real(2, 3), real(2, 1), real(2, 2)], dim=1),
-            sample([real(2, 3), real(4, 3)]),
-            sample([real(2, 3), real(0, 3)], 0),
-        ),
-        (
-            refusal(ValueError, "cat: tensors[1] has shape (2,), tensors[0] (2, 3)", [real(2, 3), real(2)]),
-            refusal(TypeError, "at least one Tensor", []),
-            refusal(IndexError, "cat: dim is 2", [real(2, 3)], 2),
-            refusal(ValueError, "wanted dimensions; use stack", [real()]),
-        ),
-        lambda tensors, dim=0: np.concatenate(tensors, dim),
+        sample([real(2, 3), real(2, 1), real(2, 2)], dim=1),
+        sample([real(2, 3), real(4, 3)]),
+        sample([real(2, 3), real(0, 3)], 0),
+        refusal(ValueError, "cat: tensors[1] has shape (2,), tensors[0] (2, 3)", [real(2, 3), real(2)]),
+        refusal(TypeError, "at least one Tensor", []),
+        refusal(IndexError, "cat: dim is 2", [real(2, 3)], 2),
+        refusal(ValueError, "wanted dimensions; use stack", [real()]),
+        reference=lambda tensors, dim=0: np.concatenate(tensors, dim),
     ),
-    Op(
+    op(
         "stack",
-        (sample([real(2, 3)] * 3, dim=1), sample([real(2, 3), real(2, 3)]), sample([real(), real()], dim=-1)),
-        (refusal(ValueError, "stack: tensors have shapes", [real(2), real(3)]),),
-        lambda tensors, dim=0: np.stack(tensors, dim),
+        sample([real(2, 3)] * 3, dim=1),
+        sample([real(2, 3), real(2, 3)]),
+        sample([real(), real()], dim=-1),
+        refusal(ValueError, "stack: tensors have shapes", [real(2), real(3)]),
+        reference=lambda tensors, dim=0: np.stack(tensors, dim),
     ),
-    Op(
+    op(
         "pad",
-        (
-            sample(real(2, 3), (1, 0, 0, 2), value=1.5),
-            sample(real(4, 5), [-1, 2, 1, -2]),
-            sample(real(3), (2, 1), value=None),
-            sample(real(0, 3), (1, 1, 1, 0)),
-            *(sample(real(*s), p, mode=mode) for mode in ("reflect", "replicate", "circular") for s, p in BORDERS),
-            *(sample(real(2, 3, 4), (-1, 2), mode) for mode in ("reflect", "replicate")),
-        ),
-        (
-            refusal(ValueError, "pad: mode is 'other'", real(3), (1, 1), mode="other"),
-            refusal(ValueError, "pad: pad is (1, 3) along dimension 1 of size 3", real(1, 3), (1, 3), "reflect"),
-            refusal(ValueError, "wanted widths from 0 to 4 for mode 'circular'", real(1, 4), (5, 0), "circular"),
-        ),
+        sample(real(2, 3), (1, 0, 0, 2), value=1.5),
+        sample(real(4, 5), [-1, 2, 1, -2]),
+        sample(real(3), (2, 1), value=None),
+        sample(real(0, 3), (1, 1, 1, 0)),
+        *(sample(real(*s), p, mode=mode) for mode in ("reflect", "replicate", "circular") for s, p in BORDERS),
+        *(sample(real(2, 3, 4), (-1, 2), mode) for mode in ("reflect", "replicate")),
+        refusal(ValueError, "pad: mode is 'other'", real(3), (1, 1), mode="other"),
+        refusal(ValueError, "pad: pad is (1, 3) along dimension 1 of size 3", real(1, 3), (1, 3), "reflect"),
+        refusal(ValueError, "wanted widths from 0 to 4 for mode 'circular'", real(1, 4), (5, 0), "circular"),
     ),
 ]
 
@@ -162,45 +158,37 @@ def _keys(x, *keys):
 
 
 SUBSCRIPTS = [
-    Op(
+    op(
         "getitem",
-        (
-            *_keys(
-                real(4, 5), (slice(1, 3), slice(None, None, 2)), 1, -1, slice(-3, None, 2), slice(3, 1), ..., None, ()
-            ),
-            *_keys(real(4, 5), (slice(3, None, -2), slice(-1, 0, -1)), (..., None, 0, None), (2, 3)),
-            *_keys(real(2, 3, 4), (..., 1), (1, ..., BACKWARDS), (ALL, None, 1)),
-            *_keys(real(3, 5), ROWS, [-1, -3], GRID, NOWHERE, (ALL, ROWS), (ROWS, np.array([0, 1, 0])), (None, ROWS)),
-            *_keys(real(3, 5), (np.array([[-1]]), slice(1, 4)), (ROWS.astype(np.int32), 1), (1, [0, -1])),
-            sample(real(3, 5), classes(3, 4)),
-            *_keys(real(2, 3, 4), (0, ALL, FIRST), (FIRST, ALL, FIRST), (FIRST, FIRST), (ALL, FIRST, FIRST)),
-            *_keys(real(2, 3, 4), (BACKWARDS, FIRST, slice(None, None, -2)), (FIRST, GRID, -1)),
-            *_keys(real(3, 5), MASK, (MASK, 1), ~MASK & MASK),
-            *_keys(real(2, 3, 4), PLANE, (PLANE, slice(1, 3)), (ALL, MASK)),
-            sample(real(4, 5), flags(4, 5)),
-            *_keys(real(), True, None, ...),
-            *_keys(real(0, 3), ALL, NOWHERE),
-        ),
-        (
-            refusal(IndexError, "getitem: index 2 is out of bounds", real(2, 3), 2),
-            refusal(IndexError, "getitem: key has too many subscripts", real(2, 3), (0, 0, 0)),
-            refusal(IndexError, "one Ellipsis", real(2, 3), (..., ...)),
-            refusal(IndexError, "getitem: the indices run from 3 to 3, wanted -3 to 2", real(3), (np.array([3]),)),
-            refusal(IndexError, "getitem: key holds 'a', wanted integers", real(3), "a"),
-            refusal(IndexError, "getitem: key holds elements float64", real(3), real(3)),
-            refusal(IndexError, "getitem: a mask has shape (2,), the dimensions it stands for (3,)", real(3), MASK[:2]),
-            refusal(IndexError, "getitem: index arrays have shapes [(3,), (2,)]", real(3, 5), (ROWS, FIRST)),
-        ),
+        *_keys(real(4, 5), (slice(1, 3), slice(None, None, 2)), 1, -1, slice(-3, None, 2), slice(3, 1), ..., None, ()),
+        *_keys(real(4, 5), (slice(3, None, -2), slice(-1, 0, -1)), (..., None, 0, None), (2, 3)),
+        *_keys(real(2, 3, 4), (..., 1), (1, ..., BACKWARDS), (ALL, None, 1)),
+        *_keys(real(3, 5), ROWS, [-1, -3], GRID, NOWHERE, (ALL, ROWS), (ROWS, np.array([0, 1, 0])), (None, ROWS)),
+        *_keys(real(3, 5), (np.array([[-1]]), slice(1, 4)), (ROWS.astype(np.int32), 1), (1, [0, -1])),
+        sample(real(3, 5), classes(3, 4)),
+        *_keys(real(2, 3, 4), (0, ALL, FIRST), (FIRST, ALL, FIRST), (FIRST, FIRST), (ALL, FIRST, FIRST)),
+        *_keys(real(2, 3, 4), (BACKWARDS, FIRST, slice(None, None, -2)), (FIRST, GRID, -1)),
+        *_keys(real(3, 5), MASK, (MASK, 1), ~MASK & MASK),
+        *_keys(real(2, 3, 4), PLANE, (PLANE, slice(1, 3)), (ALL, MASK)),
+        sample(real(4, 5), flags(4, 5)),
+        *_keys(real(), True, None, ...),
+        *_keys(real(0, 3), ALL, NOWHERE),
+        refusal(IndexError, "getitem: index 2 is out of bounds", real(2, 3), 2),
+        refusal(IndexError, "getitem: key has too many subscripts", real(2, 3), (0, 0, 0)),
+        refusal(IndexError, "one Ellipsis", real(2, 3), (..., ...)),
+        refusal(IndexError, "getitem: the indices run from 3 to 3, wanted -3 to 2", real(3), (np.array([3]),)),
+        refusal(IndexError, "getitem: key holds 'a', wanted integers", real(3), "a"),
+        refusal(IndexError, "getitem: key holds elements float64", real(3), real(3)),
+        refusal(IndexError, "getitem: a mask has shape (2,), the dimensions it stands for (3,)", real(3), MASK[:2]),
+        refusal(IndexError, "getitem: index arrays have shapes [(3,), (2,)]", real(3, 5), (ROWS, FIRST)),
         views=True,
     ),
-    Op(
+    op(
         "masked_select",
-        (
-            sample(real(3, 4), flags(3, 4)),
-            sample(real(3, 4), mask=flags(3, 1)),
-            sample(real(4), flags(3, 1)),
-        ),
-        (refusal(ValueError, "masked_select: shapes (3, 4) and (2,) do not broadcast", real(3, 4), flags(2)),),
+        sample(real(3, 4), flags(3, 4)),
+        sample(real(3, 4), mask=flags(3, 1)),
+        sample(real(4), flags(3, 1)),
+        refusal(ValueError, "masked_select: shapes (3, 4) and (2,) do not broadcast", real(3, 4), flags(2)),
     ),
 ]
 
@@ -209,76 +197,59 @@ SUBSCRIPTS = [
 
 INDEX = Draw((3, 2), "given", False, values=((3, 0), (1, 2), (0, 1)))  # each place once: else the order would decide
 PICKS = [
-    Op(
+    op(
         "gather",
-        (
-            sample(real(3, 4), 1, classes(4, 3, 2)),
-            sample(real(3, 4), 0, classes(3, 6, 4)),
-            sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2)),
-        ),
-        (
-            refusal(ValueError, "gather: index has shape (4, 2), input (3, 4)", real(3, 4), 1, classes(4, 4, 2)),
-            refusal(IndexError, "gather: the indices run from 4 to 4", real(4), 0, given(4, 4)),
-            refusal(TypeError, "gather: the indices have elements float64, wanted integers", real(3, 4), 1, real(3, 1)),
-        ),
+        sample(real(3, 4), 1, classes(4, 3, 2)),
+        sample(real(3, 4), 0, classes(3, 6, 4)),
+        sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2)),
+        refusal(ValueError, "gather: index has shape (4, 2), input (3, 4)", real(3, 4), 1, classes(4, 4, 2)),
+        refusal(IndexError, "gather: the indices run from 4 to 4", real(4), 0, given(4, 4)),
+        refusal(TypeError, "gather: the indices have elements float64, wanted integers", real(3, 4), 1, real(3, 1)),
     ),
-    Op(
+    op(
         "scatter_add",
-        (
-            sample(real(3, 4), 1, classes(4, 3, 2), real(3, 2)),
-            sample(real(3, 4), 0, classes(3, 6, 4), real(6, 4)),
-            sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2), src=real(1, 5, 2)),
-        ),
-        (refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),),
+        sample(real(3, 4), 1, classes(4, 3, 2), real(3, 2)),
+        sample(real(3, 4), 0, classes(3, 6, 4), real(6, 4)),
+        sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2), src=real(1, 5, 2)),
+        refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),
     ),
-    Op(
+    op(
         "scatter",
-        (
-            sample(real(3, 4), 1, INDEX, real(3, 2)),
-            sample(real(3, 4), 1, classes(4, 3, 2), 2),
-            sample(real(3, 4), dim=1, index=classes(4, 2, 2), value=2.5),
-        ),
-        (refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),),
+        sample(real(3, 4), 1, INDEX, real(3, 2)),
+        sample(real(3, 4), 1, classes(4, 3, 2), 2),
+        sample(real(3, 4), dim=1, index=classes(4, 2, 2), value=2.5),
+        refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),
     ),
-    Op(
+    op(
         "index_select",
-        (
-            sample(real(2, 3, 4), -2, classes(3, 2)),
-            sample(real(3, 4), 0, given(2, 0, 2)),
-            sample(real(0, 3), dim=1, index=classes(3, 2)),
-        ),
-        (
-            refusal(ValueError, "index_select: index has shape (1, 2), wanted a vector", real(3), 0, classes(3, 1, 2)),
-            refusal(IndexError, "index_select: the indices run from 3 to 3", real(3), 0, given(3)),
-        ),
+        sample(real(2, 3, 4), -2, classes(3, 2)),
+        sample(real(3, 4), 0, given(2, 0, 2)),
+        sample(real(0, 3), dim=1, index=classes(3, 2)),
+        refusal(ValueError, "index_select: index has shape (1, 2), wanted a vector", real(3), 0, classes(3, 1, 2)),
+        refusal(IndexError, "index_select: the indices run from 3 to 3", real(3), 0, given(3)),
     ),
-    Op(
+    op(
         "one_hot",
-        (sample(classes(4, 2, 3), 5), sample(given(0, 2, 1)), sample(classes(3, 0), num_classes=3)),
-        (refusal(IndexError, "one_hot: the indices run from 0 to 2, wanted 0 to 1", given(0, 2), 2),),
+        sample(classes(4, 2, 3), 5),
+        sample(given(0, 2, 1)),
+        sample(classes(3, 0), num_classes=3),
+        refusal(IndexError, "one_hot: the indices run from 0 to 2, wanted 0 to 1", given(0, 2), 2),
         differentiable=False,
     ),
-    Op(
+    op(
         "embedding",
-        (
-            sample(classes(5, 2, 6), real(5, 3)),
-            sample(classes(5), real(5, 3)),
-            sample(given(0, 2, 2, 1), real(3, 2), padding_idx=-1, smooth=False),
-        ),
-        (
-            refusal(IndexError, "embedding: the indices run from 0 to 3, wanted 0 to 2", given(0, 3), real(3, 2)),
-            refusal(ValueError, "embedding: padding_idx is 3, wanted -3 to 2", given(0), real(3, 2), 3),
-        ),
+        sample(classes(5, 2, 6), real(5, 3)),
+        sample(classes(5), real(5, 3)),
+        sample(given(0, 2, 2, 1), real(3, 2), padding_idx=-1, smooth=False),
+        refusal(IndexError, "embedding: the indices run from 0 to 3, wanted 0 to 2", given(0, 3), real(3, 2)),
+        refusal(ValueError, "embedding: padding_idx is 3, wanted -3 to 2", given(0), real(3, 2), 3),
     ),
-    Op(
+    op(
         "nonzero",
-        (
-            sample(flags(3, 4)),
-            sample(classes(3, 5), as_tuple=True),
-            sample(flags()),
-            sample(given(0.0, -0.0, float("nan"))),
-        ),
-        (),
+        sample(flags(3, 4)),
+        sample(classes(3, 5), as_tuple=True),
+        sample(flags()),
+        sample(given(0.0, -0.0, float("nan"))),
         differentiable=False,
     ),
 ]
