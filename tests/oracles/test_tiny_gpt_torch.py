@@ -33,7 +33,7 @@ class Twin(torch.nn.Module):
 
 
 @pytest.mark.deep
-def test_twenty_steps_of_adam_have_the_same_losses():
+def test_steps_of_adam_have_the_same_losses():
     module, random = SimpleNamespace(**runpy.run_path(str(EXAMPLE))), np.random.default_rng(0)
     minigrad.manual_seed(0)
     characters, numbers = module.read()
@@ -41,7 +41,7 @@ def test_twenty_steps_of_adam_have_the_same_losses():
     theirs.load_state_dict({key: torch.from_numpy(np.array(value)) for key, value in ours.state_dict().items()})
     optimizer, its = optim.Adam(ours.parameters(), lr=2e-3), torch.optim.Adam(theirs.parameters(), lr=2e-3)
     losses = []
-    for _ in range(20):
+    for _ in range(8):
         x, y = (one[:, :16] for one in module.batch(numbers, 8, random))
         scores = theirs(torch.from_numpy(x.numpy())).flatten(0, 1)
         wanted = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y.numpy()).flatten())
@@ -51,4 +51,4 @@ def test_twenty_steps_of_adam_have_the_same_losses():
         losses.append((module.step(ours, optimizer, x, y), wanted.item()))
     found, wanted = np.transpose(losses)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
-    assert found[-1] < found[0] - 0.5
+    assert found[-1] < found[0] - 0.2
