@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from minigrad import Tensor, nn
+from minigrad import Tensor, models, nn
 from minigrad.nn import functional as F
 from tests.refusals import row
 
@@ -71,6 +71,8 @@ PARTS = [
     row(ValueError, "the name 'weight' is an attribute already", LINEAR.register_buffer, "weight", x(2)),
     row(ValueError, "the name of a part is ''", LINEAR.add_module, "", nn.ReLU()),
     row(TypeError, "state_dict is a NoneType, wanted a dictionary", LINEAR.load_state_dict, None),
+    row(ValueError, r"build: shape is \(28, 28\), want \(C, H, W\)", models.build, "mlp", (28, 28)),
+    row(ValueError, "'vgg', wanted 'digits-cnn' or ", models.build, "vgg", (1, 28, 28)),
     row(TypeError, "summary: model is <class", nn.summary, nn.ReLU, (1, 3)),
     row(TypeError, "summary: input_shape is 2.5, wanted an integer", nn.summary, nn.ReLU(), 2.5),
 ]
