@@ -1,7 +1,6 @@
 """Optimisers: groups, state, layouts, refusals. Rules beside PyTorch's: tests/oracles/test_optim_torch."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -187,15 +186,11 @@ def test_states_that_do_not_fit_change_nothing():
     options = lambda **changes: {**good, "param_groups": [{**group, **changes}]}
     wrong = [
         (5, "Adam.load_state_dict: wanted what state_dict gives"),
-        (options(params=["a", "b", "c", "d"]), "wanted what state_dict gives"),
         ({**good, "state": {0: 5}}, "wanted what state_dict gives"),
         (options(params=[0, 1, 2]), "groups of [3] parameters, wanted groups of [4]"),
         (options(params=[0, 1, 2, 9]), "state of parameter 3, which is in no group"),
-        (options(lr=math.nan), "Adam: lr is nan, wanted at least 0"),
         (good, "state[1] has 'exp_avg_sq', 'max_exp_avg_sq', 'step', wanted 'step', 'exp_avg'"),
-        (state(other=1), "'other', wanted 'step'"),
         (state(exp_avg=np.ones((5, 8))), "state[1]['exp_avg'] has shape (5, 8)"),
-        (state(exp_avg=np.full((5, 7), "text")), "could not convert"),
     ]
     for given, text in wrong:
         with pytest.raises(ValueError) as caught:

@@ -9,25 +9,8 @@ import pytest
 from minigrad import Tensor, checkpoint, data, optim
 from minigrad.optim import lr_scheduler
 from minigrad.train import evaluate, fit
-from tests.optim.optim_parts import parameters
+from tests.optim.optim_parts import SCHEDULES, parameters
 from tests.train.small_training import images, network
-
-SCHEDULES = {
-    "StepLR": lambda o: lr_scheduler.StepLR(o, 3, 0.5),
-    "MultiStepLR": lambda o: lr_scheduler.MultiStepLR(o, [4, 2, 4, 12], 0.5),
-    "ExponentialLR": lambda o: lr_scheduler.ExponentialLR(o, 0.9),
-    "ConstantLR": lambda o: lr_scheduler.ConstantLR(o, 0.25, 4),
-    "LinearLR": lambda o: lr_scheduler.LinearLR(o, 0.1, total_iters=6),
-    "CosineAnnealingLR": lambda o: lr_scheduler.CosineAnnealingLR(o, 9, 0.001),
-    "LambdaLR": lambda o: lr_scheduler.LambdaLR(o, lambda epoch: 1 / (epoch + 1)),
-    "OneCycleLR": lambda o: lr_scheduler.OneCycleLR(o, 0.5, 30),
-    "SequentialLR": lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.LinearLR(o, 0.1), lr_scheduler.CosineAnnealingLR(o, 20)], [5]
-    ),
-    "nested": lambda o: lr_scheduler.SequentialLR(
-        o, [lr_scheduler.LinearLR(o, 0.1), SCHEDULES["SequentialLR"](o)], [4]
-    ),
-}
 
 
 def two_groups():
@@ -46,18 +29,18 @@ def rates(schedule, steps):
 @pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
 def test_a_schedule_is_a_function_of_the_epoch(make):
     """Its rate after t steps is rates_at(t), also where it was resumed; others act beside it by their factors."""
-    whole = make(two_groups())
+    whole = make(lr_scheduler, two_groups())
     found = rates(whole, 20)
     assert found == [whole.rates_at(epoch) for epoch in range(21)]
     for stop in (0, 4, 5, 11):
         optimizer, resumed = two_groups(), two_groups()
-        first, second = make(optimizer), make(resumed)
+        first, second = make(lr_scheduler, optimizer), make(lr_scheduler, resumed)
         rates(first, stop)
         resumed.load_state_dict(optimizer.state_dict())
         second.load_state_dict(json.loads(json.dumps(first.state_dict())))
         assert rates(second, 20 - stop) == found[stop:]
     optimizer = two_groups()
-    first, second = make(optimizer), lr_scheduler.ExponentialLR(optimizer, 0.5)
+    first, second = make(lr_scheduler, optimizer), lr_scheduler.ExponentialLR(optimizer, 0.5)
     for epoch in range(9):
         assert second.get_last_lr()[0] == pytest.approx(found[epoch][0] * 0.5**epoch, rel=1e-12, abs=1e-12)
         first.step(), second.step()
