@@ -1,115 +1,99 @@
 """Rows of the ops that move elements without changing them: views, copies, joins, borders, subscripts, picks.
 
-Where NumPy has no function that does the same, an op is defined as in PyTorch.
+Where no function of NumPy is named, an op is defined as in PyTorch.
 """
+
+from functools import partial
 
 import numpy as np
 
 from . import Draw, classes, flags, given, op, real, refusal, sample
 
-# ---- views -----------------------------------------------------------------------------------------------------------
+# ---- views and copies ------------------------------------------------------------------------------------------------
 
 
-def _view(name, reference, samples, *refusals):
-    return op(
-        name, *(sample(real(*shape), *args) for shape, *args in samples), *refusals, reference=reference, views=True
-    )
+def _moved(name, *rows, **options):
+    """An op of one Tensor; a row is its shape with the other arguments, or a refusal."""
+    rows = (sample(real(*row[0]), *row[1:]) if isinstance(row, tuple) else row for row in rows)
+    return op(name, *rows, **options)
 
 
+_view = partial(_moved, views=True)
 HOLD = "which does not hold the 6 elements"
 VIEWS = [
     *(
         _view(
             name,
-            np.reshape,
-            (((2, 3, 4), (6, -1)), ((2, 3), [-1]), ((1,), ()), ((), (1, -1)), ((0, 3), (3, 0))),
+            *(((2, 3, 4), (6, -1)), ((2, 3), [-1]), ((1,), ()), ((), (1, -1)), ((0, 3), (3, 0))),
             refusal(ValueError, HOLD, real(2, 3), 4),
+            reference=np.reshape,
         )
         for name in ("reshape", "view")
     ),
-    _view("flatten", None, (((2, 3, 4, 5), 1, -2), ((2, 3, 4, 5),), ((2, 3, 4), 1), ((),), ((2, 0, 3), 1))),
+    _view("flatten", ((2, 3, 4, 5), 1, -2), ((2, 3, 4, 5),), ((2, 3, 4), 1), ((),), ((2, 0, 3), 1)),
     _view(
         "unflatten",
-        None,
-        (((6, 2), 0, (2, 3)), ((2, 6), -1, (-1, 2)), ((1, 3), 0, [1, 1])),
+        *(((6, 2), 0, (2, 3)), ((2, 6), -1, (-1, 2)), ((1, 3), 0, [1, 1])),
         refusal(ValueError, f"unflatten: sizes is (2, 4), {HOLD}", real(2, 6), 1, (2, 4)),
     ),
-    _view("squeeze", None, (((1, 3, 1), 0), ((1, 3, 1),), ((1, 3, 1), 1), ((1, 3, 1), (0, -1)), ((), 0))),
-    _view("unsqueeze", np.expand_dims, (((2, 3), 1), ((2, 3), -1), ((), 0))),
+    _view("squeeze", ((1, 3, 1), 0), ((1, 3, 1),), ((1, 3, 1), 1), ((1, 3, 1), (0, -1)), ((), 0)),
+    _view("unsqueeze", ((2, 3), 1), ((2, 3), -1), ((), 0), reference=np.expand_dims),
     _view(
         "permute",
-        np.transpose,
-        (((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, -1, 1)), ((2, 3, 4, 5), [0, 2, 3, 1]), ((), ())),
+        *(((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, -1, 1)), ((2, 3, 4, 5), [0, 2, 3, 1]), ((), ())),
         refusal(ValueError, "names a dimension twice", real(2, 3), (0, 0)),
         refusal(ValueError, "name 1 dimensions", real(2, 3), (1,)),
+        reference=np.transpose,
     ),
-    _view("transpose", np.swapaxes, (((2, 3, 4), 0, 2), ((2, 3, 4), -1, -2), ((4,), 0, 0))),
-    _view(
-        "t",
-        np.transpose,
-        (((3, 4),), ((5,),), ((),)),
-        refusal(ValueError, "t: input has shape (2, 3, 4), wanted at most 2 dimensions; use tr", real(2, 3, 4)),
-    ),
+    _view("transpose", ((2, 3, 4), 0, 2), ((2, 3, 4), -1, -2), ((4,), 0, 0), reference=np.swapaxes),
+    _view("t", ((3, 4),), ((5,),), ((),), refusal(ValueError, "t: input has shape (2, 3, 4), wanted", real(2, 3, 4))),
     _view(
         "movedim",
-        np.moveaxis,
-        (((2, 3, 4, 5), (0, 1), (-1, -2)), ((2, 3, 4), 0, 2), ((2, 3, 4), [0, 2], [1, 0])),
+        *(((2, 3, 4, 5), (0, 1), (-1, -2)), ((2, 3, 4), 0, 2), ((2, 3, 4), [0, 2], [1, 0])),
         refusal(ValueError, "movedim: source is (0, 1), destination (1,)", real(2, 3, 4), (0, 1), (1,)),
     ),
     *(
         _view(
             name,
-            None,
-            (((3, 1), (2, -1, 5)), ((3, 1), (3, 4)), ((), (2, 3)), ((1, 2, 1), [4, 3, 2, 2]), ((0, 1), (0, 3))),
+            *(((3, 1), (2, -1, 5)), ((3, 1), (3, 4)), ((), (2, 3)), ((1, 2, 1), [4, 3, 2, 2]), ((0, 1), (0, 3))),
             refusal(ValueError, "expand: input has shape (3, 2), which does not broadcast", real(3, 2), (3, 4)),
         )
         for name in ("expand", "broadcast_to")
     ),
-    _view("contiguous", np.copy, (((2, 3),), ((),), ((2, 3, 4, 5),))),
-    _view("flip", np.flip, (((2, 3, 4), (-1, 0)), ((2, 3, 4), [1]), ((2, 3), ()))),
-    _view("diagonal", None, (((2, 3, 4, 4), -1, 2, 3), ((3, 4),), ((3, 4), 1), ((3, 4), 9), ((2, 3, 4), 0, 2, 0))),
+    _view("contiguous", ((2, 3),), ((),), ((2, 3, 4, 5),), reference=np.copy),
+    _view("flip", ((2, 3, 4), (-1, 0)), ((2, 3, 4), [1]), ((2, 3), ()), reference=np.flip),
+    _view("diagonal", ((2, 3, 4, 4), -1, 2, 3), ((3, 4),), ((3, 4), 1), ((3, 4), 9), ((2, 3, 4), 0, 2, 0)),
     _view(
         "split",
-        None,
-        (((2, 5), [1, 4], 1), ((5, 2), 2), ((2, 5), 7, -1), ((2, 5), [0, 2, 3], 1)),
+        *(((2, 5), [1, 4], 1), ((5, 2), 2), ((2, 5), 7, -1), ((2, 5), [0, 2, 3], 1)),
         refusal(ValueError, "split: split_size_or_sections is 0, wanted", real(5), 0),
         refusal(ValueError, "wanted sizes that add up to 5", real(5), (2, 2)),
     ),
-    _view("chunk", None, (((5, 2), 3), ((5, 2), 4), ((2, 6), 4, -1))),
-    _view("unbind", lambda x, dim=0: list(np.moveaxis(x, dim, 0)), (((2, 3, 4), -2), ((3, 2),), ((3,),))),
+    _view("chunk", ((5, 2), 3), ((5, 2), 4), ((2, 6), 4, -1)),
+    _view("unbind", ((2, 3, 4), -2), ((3, 2),), ((3,),)),
 ]
-
-# ---- copies ----------------------------------------------------------------------------------------------------------
-
-
-def _copy(name, reference, samples, *refusals):
-    return op(name, *(sample(real(*shape), *args) for shape, *args in samples), *refusals, reference=reference)
-
 
 BORDERS = ((2, 3, 4), (1, 3, 2, 0)), ((2, 3, 4), (3, 0)), ((2, 2, 3, 4), (1, 1, 1, 1))
 COPIES = [
-    _copy("clone", np.copy, (((2, 3),), ((),), ((2, 3, 4, 5),))),
-    _copy("tile", np.tile, (((2, 3), (2, 1, 3)), ((2, 3), (3,)), ((2, 3), ()), ((2,), (0, 2)))),
-    _copy(
+    _moved("clone", ((2, 3),), ((),), ((2, 3, 4, 5),), reference=np.copy),
+    _moved("tile", ((2, 3), (2, 1, 3)), ((2, 3), (3,)), ((2, 3), ()), ((2,), (0, 2)), reference=np.tile),
+    _moved(
         "repeat",
-        np.tile,
-        (((2, 3), [2, 1, 3]), ((2, 3), (2, 2)), ((), (3,)), ((2,), (2, 0))),
+        *(((2, 3), [2, 1, 3]), ((2, 3), (2, 2)), ((), (3,)), ((2,), (2, 0))),
         refusal(ValueError, "repeat: repeats is (3,), wanted at least 2 numbers", real(2, 2), (3,)),
     ),
-    _copy(
+    _moved(
         "roll",
-        None,
-        (((3, 4), (1, -2), (0, 1)), ((3, 4), 5), ((3, 4), -3, 1)),
+        *(((3, 4), (1, -2), (0, 1)), ((3, 4), 5), ((3, 4), -3, 1)),
         refusal(ValueError, "roll: shifts is (1, 1), dims (0,)", real(4), (1, 1), (0,)),
     ),
     *(
-        _copy(
+        _moved(
             name,
-            function,
-            (((2, 3, 3), -2), ((3, 4),), ((4, 3), 1), ((3, 4), 10**12)),
+            *(((2, 3, 3), -2), ((3, 4),), ((4, 3), 1), ((3, 4), 10**12)),
             refusal(ValueError, f"{name}: input has shape (3,), wanted matrices", real(3)),
         )
-        for name, function in (("tril", np.tril), ("triu", np.triu))
+        for name in ("tril", "triu")
     ),
     op(
         "cat",
@@ -120,7 +104,6 @@ COPIES = [
         refusal(TypeError, "at least one Tensor", []),
         refusal(IndexError, "cat: dim is 2", [real(2, 3)], 2),
         refusal(ValueError, "wanted dimensions; use stack", [real()]),
-        reference=lambda tensors, dim=0: np.concatenate(tensors, dim),
     ),
     op(
         "stack",
@@ -128,7 +111,6 @@ COPIES = [
         sample([real(2, 3), real(2, 3)]),
         sample([real(), real()], dim=-1),
         refusal(ValueError, "stack: tensors have shapes", [real(2), real(3)]),
-        reference=lambda tensors, dim=0: np.stack(tensors, dim),
     ),
     op(
         "pad",
