@@ -11,25 +11,15 @@ from minigrad import Tensor, ops, sheet
 from minigrad.cli import main
 from minigrad.core.tape import grad
 from tests.ops.cases import all_ops
-from tests.ops.formulas import convolutions, evaluated, fitted, statements
+from tests.ops.formulas import evaluated, fitted, statements
 from tests.ops.test_ops import results, wrap
 
 PAGE = Path(__file__).resolve().parents[2] / "examples" / "docs" / "math.md"
 SIGNATURES = {name: inspect.signature(getattr(ops, name)) for name in ops.__all__}
 
-TRIO = ("conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv_transpose2d")
-
-
-def by_trio(names):
-    """Whether a call is of a batch of images, with numbers as padding; more output_padding than a stride is cut."""
-    images = next(iter(names.values())).ndim == 4 and not isinstance(names["padding"], str)
-    return images and np.less(names.get("output_padding", 0), names["stride"]).all()
-
-
 # Formulas that hold for some arguments alone, as their docstrings say.
 APPLIES = {
     "clamp": lambda names: names["min"] is not None and names["max"] is not None,
-    **dict.fromkeys(TRIO, by_trio),
     "cosine_similarity": lambda names: names["x1"].shape == names["x2"].shape and names["eps"] < 0.01,
     "cross_entropy": lambda names: (
         names["input"].ndim == 2
@@ -93,8 +83,6 @@ def bound(op, args, kwargs):
             names[key] = 0.0
         elif value is not None and op.name == "batch_norm" and key in ("weight", "bias"):
             names[key] = value.reshape(-1, *[1] * (first.ndim - 2))
-    if op.name in TRIO:
-        names |= convolutions(names)
     return names | dims_of(op.name, names) | {"x": first}, call.arguments
 
 
@@ -149,6 +137,7 @@ ELSEWHERE = ("as ", "of ", "those ")  # how Grads begin that name the gradients 
 SWITCHED = ("device", "dim")  # options whose place a Tensor may take: where it does, the docstring calls it other
 # Ops whose gradients are stated in words, which tests/ops/test_ops.py alone checks.
 WORDS = """
+conv2d conv2d_input_grad conv2d_weight_grad conv_transpose2d
 conv1d conv_transpose1d max_pool2d max_pool1d avg_pool2d avg_pool1d adaptive_avg_pool2d interpolate triplet_margin_loss
 nll_loss group_norm instance_norm dropout dropout1d dropout2d normalize einsum max min cumprod prod sort topk permute
 diagonal split chunk unbind tile repeat roll cat stack pad getitem masked_select gather scatter index_select embedding

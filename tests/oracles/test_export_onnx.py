@@ -11,7 +11,7 @@ import minigrad
 from minigrad import data, models, nn, ops
 from minigrad.cli import main
 from minigrad.data.loader import Loader
-from minigrad.export import RULES, ExportError, export_onnx, rule
+from minigrad.export import RULES, export_onnx
 from tests.cli.cli_runs import elsewhere, finished  # noqa: F401  (fixtures)
 
 onnx = pytest.importorskip("onnx")
@@ -170,22 +170,8 @@ def test_what_cannot_be_exported_is_named(model, shape, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_rule_for_an_operation_of_ones_own(tmp_path):
-    @minigrad.primitive
-    def halved(input):
-        return input / 2
-
-    model = nn.Sequential(nn.Linear(6, 2), Applied(halved))
-    with pytest.raises(ExportError, match="halved in layer 1"):
-        export_onnx(model, tmp_path / "own.onnx", M)
-    try:
-        rule(halved)(lambda graph, out, input: graph.node("Div", input, np.array(2, out.dtype)))
-        compare(model, M, tmp_path / "own.onnx")
-    finally:
-        del RULES[halved]
-
-
 def test_the_code_of_the_page(tmp_path, monkeypatch):
+    """Among it a rule for an operation of one's own."""
     monkeypatch.chdir(tmp_path)
     page = (EXAMPLES / "docs" / "export.md").read_text()
     names: dict = {}
@@ -193,10 +179,11 @@ def test_the_code_of_the_page(tmp_path, monkeypatch):
     try:
         for block in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
             exec(block, names)
+        compare(Applied(names["halved"]), M, tmp_path / "own.onnx")
     finally:
         for added in set(RULES) - known:
             del RULES[added]
-    assert {one.name for one in tmp_path.iterdir()} == {"lenet.onnx", "weights.npz"}
+    assert {one.name for one in tmp_path.iterdir()} == {"lenet.onnx", "weights.npz", "own.onnx"}
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
