@@ -25,10 +25,9 @@ def test_types(half):
     assert x.dtype == getattr(minigrad, half) == kind and x.numpy().dtype == kind
     assert x.float().dtype == np.float32 and getattr(x.float(), {"float16": "half"}.get(half, half))().dtype == kind
     other = minigrad.ones(2, dtype=next(name for name in HALVES if name != half))
-    for value, wanted in {
-        other: "float32", minigrad.ones(2): "float32", minigrad.ones(2, dtype="float64"): "float64", 1: half, 0.1: half,
-        minigrad.ones(2, dtype="int64"): half, minigrad.tensor(2.0): half, minigrad.tensor(True): half,
-    }.items():  # fmt: skip
+    promoted = {other: "float32", minigrad.ones(2): "float32", minigrad.ones(2, dtype="float64"): "float64"}
+    kept = (1, 0.1, minigrad.ones(2, dtype="int64"), minigrad.tensor(2.0), minigrad.tensor(True))
+    for value, wanted in (promoted | dict.fromkeys(kept, half)).items():
         assert (x + value).dtype == (value * x).dtype == ops.where(x > 0, x, value).dtype == wanted
     assert (x > 0.1).dtype == bool and (x @ x).dtype == kind
     x = minigrad.tensor([3.0, float("nan"), 1.0, -2.0], dtype=half)
