@@ -11,7 +11,7 @@ import minigrad
 from minigrad import Tensor, checkpoint, nn, ops, optim
 from minigrad_kernels import interpreter
 from tests.device.stand_in_gpus import gpus
-from tests.optim.optim_parts import RULES
+from tests.optim.optim_parts import RULES, same_states
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -79,10 +79,7 @@ def test_training(name, half, tmp_path):
     later = RULES[name](twin.parameters())
     checkpoint.load(tmp_path / "c", model=twin, optimizer=later)
     assert checkpoint.weights_hash(twin) == checkpoint.weights_hash(model)
-    states = [[one for s in o.state_dict()["state"].values() for one in s.values()] for o in (optimizer, later)]
-    assert {one.dtype for one in states[0] if isinstance(one, np.ndarray)} <= {HALVES[half]}
-    for one, other in zip(*states, strict=True):
-        np.testing.assert_array_equal(one, other)
+    same_states(optimizer, later)
 
 
 @each_half
@@ -113,7 +110,8 @@ def step(place, half, enabled=True):
     return loss.item(), gradients, buffers, [name for name, _ in launches]
 
 
-@pytest.mark.parametrize("half", [pytest.param("float16", marks=pytest.mark.deep), "bfloat16"])
+@pytest.mark.deep
+@each_half
 def test_a_step_in_16_bits_multiplies_on_tensor_cores(half):
     """All else is widened. Results are those of the CPU, which rounds at the same places, and near those of float32."""
     with gpus(1):
