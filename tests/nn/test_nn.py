@@ -105,10 +105,7 @@ def test_attributes_and_parameters():
     shared = nn.Parameter(source)
     write(shared)[...] = 1
     assert shared.requires_grad and source.version[0] == 1 and source.sum().item() == 6
-    assert repr(nn.Parameter([1.0])).startswith("Parameter containing:\nTensor([1.]")
     assert type(shared * 2) is Tensor and type(shared.detach()) is Tensor
-    with pytest.raises(TypeError, match="requires_grad wants floating"):
-        nn.Parameter(np.arange(3))
 
 
 def test_containers():
@@ -171,6 +168,7 @@ def test_modes_gradients_and_visits():
 def test_types_and_devices():
     model = network()
     before, objects = values(model), list(model.parameters())
+    assert model.state_dict()["0.weight"].array is model[0].weight.array
     model(image(2, 1, 8, 8)).sum().backward()
     out = model(image(2, 1, 8, 8)).sum()
     assert model.double() is model and model[0].weight.dtype == np.float64
@@ -190,15 +188,6 @@ def test_types_and_devices():
         assert layer.weight.dtype == np.float64
 
 
-def test_copies_are_apart():
-    model = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten(), nn.Linear(8, 2))
-    other = copy.deepcopy(model)
-    assert same(values(model), values(other)) and repr(model) == repr(other)
-    assert other[0].weight.array.strides == model[0].weight.array.strides
-    nn.init.zeros_(other[2].weight)
-    assert not same(values(model), values(other))
-
-
 def test_forward_hooks():
     layer, seen = nn.ReLU(), []
     handle = layer.register_forward_hook(lambda module, args, out: seen.append((module, args[0].shape, out.shape)))
@@ -206,24 +195,6 @@ def test_forward_hooks():
     assert layer(Tensor([1.0, -1.0])).tolist() == [2, 0]
     handle.remove(), double.remove(), double.remove()
     assert layer(Tensor([1.0])).tolist() == [1] and seen == [(layer, (2,), (2,))]
-
-
-def test_layers_may_be_extended():
-    class Scaled(nn.Linear):
-        def __init__(self, size, scale):
-            super().__init__(size, size, bias=False)
-            self.scale = scale
-
-        def forward(self, input):
-            return super().forward(input) * self.scale
-
-    class Leaky(nn.LeakyReLU):
-        negative_slope: float = 0.5
-
-    layer, x = Scaled(3, 2.0), image(2, 3)
-    assert np.allclose(layer(x).detach(), 2 * (x @ layer.weight.T).detach())
-    assert Leaky()(Tensor([-1.0])).item() == -0.5
-    assert repr(Leaky(0.25, True)) == "Leaky(negative_slope=0.25, inplace=True)"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +213,10 @@ def test_dropout_of_elements_or_whole_channels_in_training(name, shape):
 
 def test_state_goes_into_another_network_of_its_kind():
     model, other, x = network(), network(), image(3, 1, 8, 8)
+    alike = copy.deepcopy(model)
+    assert same(values(model), values(alike)) and repr(model) == repr(alike)
+    nn.init.zeros_(alike[0].weight)
+    assert not same(values(model), values(alike)) and is_dense(alike[0].weight.array, FILTER)
     model(image(4, 1, 8, 8))
     assert not same(values(model), values(other))
     assert other.load_state_dict(model.state_dict()) == ([], []) and same(values(model), values(other))
@@ -250,16 +225,6 @@ def test_state_goes_into_another_network_of_its_kind():
     other.double().load_state_dict(values(model))  # arrays, in the type of the network
     assert other[0].weight.dtype == np.float64
     assert np.array_equal(np.array(other[0].weight.detach()).astype(np.float32), values(model)["0.weight"])
-
-
-def test_state_shares_memory_and_raises_versions():
-    model = nn.Linear(2, 2)
-    state = model.state_dict()
-    assert state["weight"].array is model.weight.array and not state["weight"].requires_grad
-    out = model(Tensor(np.ones((1, 2), np.float32), requires_grad=True)).sum()
-    model.load_state_dict(values(model))
-    with pytest.raises(RuntimeError, match="weight was changed after it was used"):
-        out.backward()
 
 
 def test_all_faults_of_a_state_in_one_error():

@@ -11,9 +11,7 @@ import re
 
 import numpy as np
 
-from minigrad_kernels.conv2d import reference
-
-__all__ = ["convolutions", "evaluated", "fitted", "statements"]
+__all__ = ["evaluated", "fitted", "statements"]
 
 
 def statements(text):
@@ -111,17 +109,6 @@ FUNCTIONS = {
     "e": math.e,
     "pi": math.pi,
 }
-
-
-def convolutions(names):
-    """conv2d and its two gradients by their definition in NumPy, for the geometry and the sizes of a call."""
-    pairs = [np.broadcast_to(names[name], 2).tolist() for name in ("stride", "padding", "dilation")]
-    geometry = (*map(tuple, pairs), names["groups"])
-    return {
-        "conv2d": lambda x, w: reference.forward(x, w, None, False, *geometry),
-        "conv2d_input_grad": lambda g, w: reference.input_grad(g, w, *geometry, names["input"].shape[2:]),
-        "conv2d_weight_grad": lambda g, x: reference.weight_grad(g, x, *geometry, names["weight"].shape[2:]),
-    }
 
 
 def evaluated(code, names):

@@ -6,7 +6,6 @@ import pytest
 from minigrad import Tensor, optim
 from minigrad.amp import GradScaler
 from minigrad.core.errors import KindError, ShapeError, StateError
-from minigrad.optim.lr_scheduler import StepLR
 
 
 def parameter(*values):
@@ -41,48 +40,27 @@ def test_the_scale_grows_after_the_interval_and_falls_with_every_update_left_out
     largest = GradScaler(2.0**127, growth_interval=1)
     stepped(largest, optimizer, w, 2.0**-127)
     assert largest.get_scale() == 2.0**127 and not largest.skipped()
-    for factor in (np.inf, 1.0):  # one that is set by hand does not hide what was left out
-        optimizer.zero_grad()
-        scaler.scale((w * factor).sum()).backward()
-        scaler.step(optimizer)
-        scaler.update(Tensor(32.0))
-        assert scaler.skipped() == np.isinf(factor) and scaler.get_scale() == 32
+    optimizer.zero_grad()
+    scaler.scale((w * np.inf).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update(Tensor(32.0))  # one that is set by hand does not hide what was left out
+    assert scaler.skipped() and scaler.get_scale() == 32
 
 
 @pytest.mark.parametrize("kind", ["SGD", "Adam", "RMSprop", "Adagrad"])
-@pytest.mark.parametrize("wrong", [np.inf, np.nan])
-def test_an_update_that_is_left_out_changes_nothing(kind, wrong):
-    w, v = parameter(), parameter(4, 5)
+def test_an_update_that_is_left_out_changes_nothing(kind):
+    """Nor does a scale that is a power of two: updates have the bits of those without a scaler."""
+    w, v, alone = parameter(), parameter(4, 5), parameter()
     optimizer = getattr(optim, kind)([w, v], lr=0.1)
-    schedule, scaler = StepLR(optimizer, 1), GradScaler(4.0)
-    stepped(scaler, optimizer, w)
+    scaler, off = GradScaler(4.0), GradScaler(enabled=False)
+    stepped(scaler, optimizer, w), stepped(off, getattr(optim, kind)([alone], lr=0.1), alone)
+    assert w.tolist() == alone.tolist() and not off.skipped() and off.get_scale() == 1 and off.state_dict() == {}
     before = w.tolist(), v.tolist(), repr(optimizer.state_dict())
     optimizer.zero_grad()
-    scaler.scale((w * Tensor(np.array([1, wrong, 1], np.float32))).sum() + v.sum()).backward()
+    scaler.scale((w * Tensor(np.array([1, np.nan, 1], np.float32))).sum() + v.sum()).backward()
     assert scaler.step(optimizer) is None
     scaler.update()
-    assert scaler.skipped() and schedule.last_epoch == 0
-    assert (w.tolist(), v.tolist(), repr(optimizer.state_dict())) == before
-
-
-@pytest.mark.parametrize("unscaled", [False, True])
-def test_powers_of_two_leave_no_trace(unscaled):
-    """They only change exponents: an update is to the last bit that without a scaler, which then does nothing."""
-    found = []
-    for scaler in (GradScaler(2.0**12), GradScaler(enabled=False)):
-        w = parameter(0.3, -0.7, 1.1)
-        optimizer = optim.Adam([w], lr=0.1)
-        for _ in range(3):
-            optimizer.zero_grad()
-            scaler.scale((w**2).sum()).backward()
-            if unscaled:
-                scaler.unscale_(optimizer)
-                assert np.array_equal(w.grad.numpy(), 2 * w.detach().numpy())
-            scaler.step(optimizer)
-            scaler.update()
-        found.append(w.detach().numpy())
-    assert np.array_equal(*found)
-    assert not scaler.is_enabled() and not scaler.skipped() and scaler.get_scale() == 1 and scaler.state_dict() == {}
+    assert scaler.skipped() and (w.tolist(), v.tolist(), repr(optimizer.state_dict())) == before
 
 
 def test_several_losses_optimisers_and_types():
@@ -91,7 +69,6 @@ def test_several_losses_optimisers_and_types():
     first, second = optim.SGD([w], lr=1.0), optim.SGD([v], lr=1.0)
     scaler = GradScaler(4.0)
     one, two = scaler.scale([w.sum(), (v * np.inf).sum()])
-    assert isinstance(scaler.scale((w.sum(),)), tuple) and len([*scaler.scale(iter([w.sum()]))]) == 1
     one.backward(), two.backward()
     scaler.step(first), scaler.step(second)
     scaler.update()
@@ -107,8 +84,6 @@ def test_calls_out_of_turn_are_refused():
     scaler, optimizer = GradScaler(4.0), optim.SGD([w], lr=0.1)
     with pytest.raises(StateError, match="no parameter of SGD has a gradient"):
         scaler.step(optimizer)
-    with pytest.raises(StateError, match="no gradients were checked"):
-        scaler.update()
     scaler.scale(w.sum()).backward()
     scaler.unscale_(optimizer)
     with pytest.raises(StateError, match="unscale_.. has been called already"):
@@ -120,38 +95,20 @@ def test_calls_out_of_turn_are_refused():
     scaler.update(2.0)
     with pytest.raises(StateError, match="changed after it was used"):  # was scaled by what is no longer the scale
         late.backward()
-    with pytest.raises(KindError, match="optimizer is a list"):
-        scaler.step([w])
-    with pytest.raises(KindError, match="outputs is a int"):
-        scaler.scale(3)
     half = Tensor(np.ones(3, np.float16), requires_grad=True)
     half.grad = Tensor(np.ones(3, np.float16))
     with pytest.raises(KindError, match="float16"):
         GradScaler().unscale_(optim.SGD([half], lr=0.1))
 
 
-def test_options_and_states_that_are_refused():
+def test_options_may_be_set_and_a_refused_state_changes_none():
     scaler = GradScaler(8.0)
     scaler.set_growth_factor(3)
     scaler.set_backoff_factor(0.25)
     scaler.set_growth_interval(7)
     assert (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()) == (3, 0.25, 7)
     good = scaler.state_dict()
-    wrong = [("init_scale", 0.0), ("init_scale", np.inf), ("init_scale", 1e39), ("growth_factor", 1.0)]
-    wrong += [("backoff_factor", 1.0), ("backoff_factor", 0.0), ("growth_interval", 0)]
-    for name, value in wrong:
-        with pytest.raises(ShapeError, match=name):
-            GradScaler(**{name: value})
-    with pytest.raises(KindError, match="growth_interval"):
-        GradScaler(growth_interval=2.5)
-    states = [
-        ({}, StateError),
-        (None, StateError),
-        ({**good, "more": 1}, ShapeError),
-        ({**good, "scale": -1.0}, ShapeError),
-    ]
-    states += [({**good, "growth_interval": "3"}, KindError), ({**good, "_growth_tracker": -1}, ShapeError)]
-    for state, error in states:
-        with pytest.raises(error):
-            scaler.load_state_dict(state)
+    for name, value in (("scale", -1.0), ("growth_interval", "3"), ("_growth_tracker", -1), ("more", 1)):
+        with pytest.raises((ShapeError, KindError)):
+            scaler.load_state_dict({**good, name: value})
     assert scaler.state_dict() == good

@@ -15,7 +15,7 @@ from minigrad.amp import autocast_dtype
 from minigrad.core.errors import KindError
 from minigrad.core.tape import grad
 from minigrad.ops.autocast import region, table
-from minigrad.parallel import SyncBatchNorm, run_local
+from minigrad.parallel import run_local
 from tests.ops.cases import all_ops
 from tests.ops.test_ops import results, tensors
 
@@ -79,30 +79,6 @@ def test_ops_compute_in_the_type_of_the_table(op, sample):
         assert x.requires_grad == y.requires_grad
 
 
-def images(*shape):
-    return Tensor(np.random.default_rng(4).standard_normal(shape).astype(SINGLE))
-
-
-def test_sync_batch_norm_is_batch_norm_of_the_whole_batch():
-    def run(world, whole):
-        minigrad.manual_seed(1)
-        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
-        model = model if whole else SyncBatchNorm.convert(model, world)
-        part = slice(None) if whole else slice(world.rank * 3, world.rank * 3 + 3)
-        with autocast("float16"):
-            out = model(images(6, 3, 6, 6)[part])
-        (out * images(6, 4, 4, 4)[part]).sum().backward()
-        return out.detach(), [parameter.grad.numpy() for parameter in model.parameters()]
-
-    ((wanted, gradients),) = run_local(run, 1, True)
-    (first, one), (second, two) = run_local(run, 2, False)
-    assert first.dtype == HALF
-    close = lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-2 * max(1, np.abs(b).max()))
-    close(ops.cat([first, second]).numpy(), wanted.numpy())
-    for mine, other, both in zip(one, two, gradients, strict=True):
-        close(mine + other, both)
-
-
 def test_ranks_take_over_the_block_and_share_no_rounded_parameter():
     x, both = parameter(2, 2), threading.Barrier(2)
 
@@ -164,27 +140,24 @@ def test_which_type_blocks_operators_and_layers_have():
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_a_network_trains_with_parameters_and_statistics_in_float32(dtype):
-    """Values, gradients and running statistics are near those without; a written parameter is rounded anew."""
+    """Gradients and running statistics are near those without; a written parameter is rounded anew."""
     minigrad.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
-    exact, x, target = copy.deepcopy(model), images(5, 3, 6, 6), Tensor(np.array([0, 1, 2, 0, 1]))
-    optimizer, eps = optim.SGD(model.parameters(), lr=0.1), 2.0 ** (-10 if dtype == "float16" else -7)
+    exact, x, target = copy.deepcopy(model), parameter(5, 3, 6, 6).detach(), Tensor(np.array([0, 1, 2, 0, 1]))
+    optimizer, eps, losses = optim.SGD(model.parameters(), lr=0.1), 2.0 ** (-10 if dtype == "float16" else -7), []
     ops.cross_entropy(exact(x), target).backward()
-    with autocast(dtype):
-        losses = [ops.cross_entropy(model(x), target)]
-        losses[0].backward()
-        for mine, other in zip(model.parameters(), exact.parameters(), strict=True):
+    for step in range(3):
+        optimizer.zero_grad()
+        with autocast(dtype):
+            losses.append(ops.cross_entropy(model(x), target))
+            losses[-1].backward()
+        for mine, other in zip(model.parameters(), exact.parameters(), strict=True) if step == 0 else ():
             wanted = other.grad.numpy()
             assert mine.dtype == mine.grad.dtype == SINGLE
             np.testing.assert_allclose(mine.grad.numpy(), wanted, atol=16 * eps * max(1, np.abs(wanted).max()))
-        for mine, other in zip(model.buffers(), exact.buffers(), strict=True):
+        for mine, other in zip(model.buffers(), exact.buffers(), strict=True) if step == 0 else ():
             np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=4 * eps, atol=4 * eps)
-        for _ in range(2):
-            optimizer.step()
-            optimizer.zero_grad()
-            losses.append(ops.cross_entropy(model(x), target))
-            losses[-1].backward()
-        assert model.eval()(x).dtype.name == dtype
+        optimizer.step()
     assert losses[0].item() > losses[1].item() > losses[2].item()
 
 

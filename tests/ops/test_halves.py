@@ -11,8 +11,7 @@ import minigrad
 from minigrad import Tensor, checkpoint, nn, ops, optim
 from minigrad_kernels import interpreter
 from tests.device.stand_in_gpus import gpus
-from tests.optim.optim_parts import RULES
-from tests.parallel.parallel_runs import on_ranks
+from tests.optim.optim_parts import RULES, same_states
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -26,10 +25,9 @@ def test_types(half):
     assert x.dtype == getattr(minigrad, half) == kind and x.numpy().dtype == kind
     assert x.float().dtype == np.float32 and getattr(x.float(), {"float16": "half"}.get(half, half))().dtype == kind
     other = minigrad.ones(2, dtype=next(name for name in HALVES if name != half))
-    for value, wanted in {
-        other: "float32", minigrad.ones(2): "float32", minigrad.ones(2, dtype="float64"): "float64", 1: half, 0.1: half,
-        minigrad.ones(2, dtype="int64"): half, minigrad.tensor(2.0): half, minigrad.tensor(True): half,
-    }.items():  # fmt: skip
+    promoted = {other: "float32", minigrad.ones(2): "float32", minigrad.ones(2, dtype="float64"): "float64"}
+    kept = (1, 0.1, minigrad.ones(2, dtype="int64"), minigrad.tensor(2.0), minigrad.tensor(True))
+    for value, wanted in (promoted | dict.fromkeys(kept, half)).items():
         assert (x + value).dtype == (value * x).dtype == ops.where(x > 0, x, value).dtype == wanted
     assert (x > 0.1).dtype == bool and (x @ x).dtype == kind
     x = minigrad.tensor([3.0, float("nan"), 1.0, -2.0], dtype=half)
@@ -81,10 +79,7 @@ def test_training(name, half, tmp_path):
     later = RULES[name](twin.parameters())
     checkpoint.load(tmp_path / "c", model=twin, optimizer=later)
     assert checkpoint.weights_hash(twin) == checkpoint.weights_hash(model)
-    states = [[one for s in o.state_dict()["state"].values() for one in s.values()] for o in (optimizer, later)]
-    assert {one.dtype for one in states[0] if isinstance(one, np.ndarray)} <= {HALVES[half]}
-    for one, other in zip(*states, strict=True):
-        np.testing.assert_array_equal(one, other)
+    same_states(optimizer, later)
 
 
 @each_half
@@ -103,20 +98,6 @@ def test_parameters_of_norms_may_stay_float32(half):
         ops.layer_norm(x.double(), (5,), minigrad.ones(5))
 
 
-def exchanged(world, half):
-    mean = minigrad.full((5,), world.rank + 1.0, dtype=half)
-    world.all_reduce(mean, "mean")
-    first = minigrad.full((3,), 0.1 * world.rank, dtype=half)
-    world.broadcast(first, root=1)
-    return mean.tolist(), first.tolist()
-
-
-@each_half
-def test_ranks_exchange_it(half):
-    tenth = float(np.array(0.1).astype(HALVES[half]))
-    assert on_ranks(exchanged, 2, half) == [([1.5] * 5, [tenth] * 3)] * 2
-
-
 def step(place, half, enabled=True):
     """(loss, gradients by name, running statistics) of a step, and its launches."""
     model, (x, target) = network().to(place), batch(place=place)
@@ -129,7 +110,8 @@ def step(place, half, enabled=True):
     return loss.item(), gradients, buffers, [name for name, _ in launches]
 
 
-@pytest.mark.parametrize("half", [pytest.param("float16", marks=pytest.mark.deep), "bfloat16"])
+@pytest.mark.deep
+@each_half
 def test_a_step_in_16_bits_multiplies_on_tensor_cores(half):
     """All else is widened. Results are those of the CPU, which rounds at the same places, and near those of float32."""
     with gpus(1):

@@ -112,11 +112,11 @@ def values_are_those_of_the_definition(op, sample, dtype):
     for x, old in zip(sources, before, strict=True):
         np.testing.assert_array_equal(x.array, old)
         assert x.grad is None or (x.grad.dtype == x.dtype and x.grad.shape == x.shape)
-    if not sample.random:
+    if op.reference and not sample.random:
         exact = lambda array, _: array.astype(np.float64) if array.dtype.kind == "f" else array
         exact_args, exact_kwargs = sample.draw(exact, dtype)
         with np.errstate(all="ignore"):
-            wanted = listed(op.definition(*exact_args, **exact_kwargs))
+            wanted = listed(op.reference(*exact_args, **exact_kwargs))
         assert len(out) == len(wanted)
         eps = max([np.finfo(x.dtype).eps for x in floating(out)], default=0)
         for x, right in zip(out, wanted, strict=True):
@@ -262,16 +262,6 @@ def test_refusals(op):
             args[position] = "text"
             with pytest.raises(KindError, match=f"^{op.name}: "):
                 results(op, args, kwargs)
-
-
-@pytest.mark.parametrize("name", "add sub mul div maximum minimum pow matmul".split())
-def test_same_tensor_twice(name):
-    """x op x: arguments are told apart by position, not by identity."""
-    x, y = (Tensor(np.random.default_rng(0).random((3, 3)) + 0.5, requires_grad=True) for _ in range(2))
-    function = getattr(ops, name)
-    twice = grad(ops.sum(function(x, x)), x)[0]
-    apart = grad(ops.sum(function(x, y)), [x, y])
-    np.testing.assert_allclose(twice.array, apart[0].array + apart[1].array, rtol=1e-12)
 
 
 def test_every_argument_of_every_op_stands_in_a_row():

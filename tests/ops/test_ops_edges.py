@@ -43,20 +43,6 @@ def test_overflow_makes_no_warnings():
         ops.sum(big), ops.var(big), ops.logsumexp(big, 0), big.to("float16").amax(0)
 
 
-@pytest.mark.parametrize("name", ["relu", "leaky_relu", "elu", "silu", "softplus", "gelu", "erf"])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_activations_far_out(name, dtype):
-    """No overflow, and no NaN in gradients of first or second order."""
-    x = leaf([-1e4, -100, -20, 0, 20, 100, 1e4], dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        out = getattr(ops, name)(x)
-        (first,) = grad(out.sum(), x, create_graph=True)
-        (second,) = grad(first.sum(), x)
-    assert out.dtype == first.dtype == second.dtype == dtype
-    assert all(np.isfinite(one.array).all() for one in (out, first, second))
-
-
 @pytest.mark.parametrize("dtype, bound", [(np.float32, 4), (np.float64, 2)])
 def test_erf_is_exact_to_a_few_roundings(dtype, bound):
     x = np.concatenate([np.linspace(-7, 7, 10_001), np.logspace(-37, 0, 1_000), [np.inf, -np.inf]]).astype(dtype)
@@ -126,26 +112,14 @@ def test_sums_and_products_keep_digits_range_and_type():
             assert out.dtype == np.int64 and out.tolist() == [wanted, wanted]
 
 
-@pytest.mark.deep
-def test_einsum_of_random_equations():
-    """Up to four operands with summed, kept and broadcast letters, beside NumPy."""
-    rng = np.random.default_rng(0)
-    for _ in range(30):
-        sizes = dict(zip("abcdef", rng.permutation([1, 2, 3, 4, 2, 3]), strict=True))
-        words = ["".join(rng.permutation(list(sizes))[: rng.integers(0, 4)]) for _ in range(rng.integers(1, 5))]
-        letters = sorted(set("".join(words)))
-        equation = ",".join(words) + "->" + "".join(rng.permutation(letters)[: rng.integers(0, len(letters) + 1)])
-        operands = [rng.integers(-2, 3, [sizes[one] for one in word]).astype(float) for word in words]
-        np.testing.assert_allclose(ops.einsum(equation, *map(Tensor, operands)).array, np.einsum(equation, *operands))
-
-
 def test_indices_that_change_before_backward_are_seen():
-    calls = lambda x, i: (
-        x[i], x.gather(0, i), x.index_select(0, i), x.scatter_add(0, i, x[:2]), ops.embedding(i, x.reshape(-1, 1)),
-        ops.cross_entropy(x[:4].reshape(2, 2), i), ops.nll_loss(x[:4].reshape(2, 2), i),
-    )  # fmt: skip
+    def calls(x, i):
+        yield from (x[i], x.gather(0, i), x.index_select(0, i), x.scatter_add(0, i, x[:2]))
+        yield ops.embedding(i, x.reshape(-1, 1))
+        yield from (loss(x[:4].reshape(2, 2), i) for loss in (ops.cross_entropy, ops.nll_loss))
+
     x, i = leaf(np.arange(5.0)), Tensor(np.array([1, 0]))
-    found = calls(x, i)
+    found = [*calls(x, i)]
     write(i)[...] = 0
     for out in found:
         with pytest.raises(RuntimeError, match="was changed after it was used"):
@@ -169,20 +143,6 @@ def test_losses_of_shapes_that_broadcast_warn_where_they_are_called(name):
             np.testing.assert_allclose(a.array.sum(), b.array.sum(), rtol=1e-12)
     with pytest.raises(TypeError):  # where PyTorch has its old size_average
         getattr(ops, name)(x, y, None, "sum")
-
-
-def test_losses_of_two_classes_keep_digits_and_refuse_what_is_no_probability():
-    x = leaf([-40.0, 40.0, -15.0, 15.0], np.float32)
-    loss = ops.binary_cross_entropy_with_logits(x, Tensor(np.array([0, 1, 0, 1], np.float32)), reduction="none")
-    small = np.exp(np.array([-40, -40, -15, -15.0]))
-    np.testing.assert_allclose(loss.array, np.log1p(small), rtol=1e-6)
-    np.testing.assert_allclose(grad(loss.sum(), x)[0].array[::2], small[::2] / (1 + small[::2]), rtol=1e-6)
-    for wrong in (1.0000001, -1e-9, math.nan):
-        for place, name in enumerate(("input", "target")):
-            arguments = [[0.2, 0.5, 0.1], [0.0, 1.0, 0.5]]
-            arguments[place][1] = wrong
-            with pytest.raises(ValueError, match=f"{name} has elements out of range"):
-                ops.binary_cross_entropy(*map(leaf, arguments))
 
 
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])

@@ -15,7 +15,8 @@ RULES = {
     "RMSprop": lambda params: optim.RMSprop(params, momentum=0.5, centered=True),
     "Adagrad": lambda params: optim.Adagrad(params, lr=0.5, lr_decay=0.01, initial_accumulator_value=0.1),
 }
-every_rule = pytest.mark.parametrize("make", RULES.values(), ids=RULES)
+EVERY = RULES | {"Muon": lambda params: optim.Muon(params[:2], lr=0.05)}  # which takes the filter and the matrix
+every_rule = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
 
 
 def drawn(shape, rng, dtype, order, place):
@@ -63,3 +64,27 @@ def same_states(one, two):
         assert one[index].keys() == values.keys()
         for name, value in values.items():
             np.testing.assert_array_equal(one[index][name], value, name)
+
+
+SCHEDULES = {  # of the module with the schedules, and an optimiser of two groups
+    "step": lambda s, o: s.StepLR(o, 7, 0.5),
+    "cosine": lambda s, o: s.CosineAnnealingLR(o, 20, 0.001),
+    "cosine again": lambda s, o: s.CosineAnnealingWarmRestarts(o, 9, eta_min=0.001),
+    "cosine longer": lambda s, o: s.CosineAnnealingWarmRestarts(o, 4, 2),
+    "polynomial": lambda s, o: s.PolynomialLR(o),
+    "polynomial bent": lambda s, o: s.PolynomialLR(o, 40, 2.5),
+    "linear": lambda s, o: s.LinearLR(o),
+    "milestones": lambda s, o: s.MultiStepLR(o, [3, 10, 11, 40], 0.5),
+    "exponential": lambda s, o: s.ExponentialLR(o, 0.9),
+    "constant": lambda s, o: s.ConstantLR(o),
+    "lambdas": lambda s, o: s.LambdaLR(o, [lambda epoch: 1 / (1 + epoch), lambda epoch: 0.5]),
+    "one cycle": lambda s, o: s.OneCycleLR(o, 0.5, 51),
+    "one cycle linear": lambda s, o: s.OneCycleLR(o, [0.5, 0.1], 60, anneal_strategy="linear"),
+    "warm-up and cosine": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=5), s.CosineAnnealingLR(o, 45)], [5]
+    ),
+    "three": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, total_iters=4), s.StepLR(o, 3, 0.5), s.LambdaLR(o, lambda e: 0.1)], [6, 30]
+    ),
+    "nested": lambda s, o: s.SequentialLR(o, [s.ConstantLR(o, 0.2), SCHEDULES["three"](s, o)], [4]),
+}

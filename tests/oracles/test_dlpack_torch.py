@@ -44,11 +44,8 @@ def test_memory_outlives_its_first_owner():
         assert (ours == 3).all() and len(others) == 8
 
 
-def test_refusals_are_of_the_same_kind():
-    for make, other in ((torch.ones, minigrad), (minigrad.ones, torch)):
-        with pytest.raises(BufferError, match="gradient"):
-            other.from_dlpack(make(2, requires_grad=True))
+def test_refusals():
+    with pytest.raises(BufferError, match="gradient"):
+        minigrad.from_dlpack(torch.ones(2, requires_grad=True))
     with pytest.raises(BufferError, match="lies backwards"):  # PyTorch would end the process
         torch.from_dlpack(minigrad.Tensor(np.arange(4.0)[::-1]))
-    with pytest.raises(TypeError, match="element"):
-        minigrad.from_dlpack(torch.ones(2, dtype=torch.complex64))

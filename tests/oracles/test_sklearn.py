@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("sklearn")
 
 from sklearn.datasets import load_digits  # noqa: E402
-from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from minigrad.data import digits  # noqa: E402
@@ -42,7 +42,6 @@ def test_images_in_a_search(example):
     images[labels == "half", :, :4] = 1
     search = GridSearchCV(example.Classifier("digits-cnn"), {"epochs": [6], "lr": [1e-7, 1e-2]}, cv=2)
     assert search.fit(images, labels).best_params_["lr"] == 1e-2 and search.score(images, labels) > 0.9
-    assert (cross_val_score(search.best_estimator_, images, labels, cv=2) > 0.9).all()
 
 
 def test_digits_are_those_of_scikit_learn():

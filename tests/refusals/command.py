@@ -68,13 +68,9 @@ def refused(*words):
 
 ROWS = """
 train --epochs 0                     | --epochs: got 0, want an integer of at least 1
-train --epochs                       | --epochs: expected one argument
 train --batch-size many              | --batch-size: got many, want an integer
-train --lr nan                       | --lr: got nan, want a number above 0
 train --optimizer adamax             | --optimizer: invalid choice: 'adamax' \\(choose from .*adamw
 train --weight-decay=-1              | --weight-decay: got -1, want a number of at least 0
-train --precision float8             | --precision: invalid choice: 'float8'
-train --seed -1                      | --seed: got -1, want an integer of at least 0
 train --augment=yes                  | --augment/--no-augment: ignored explicit argument 'yes'
 train --bach-size 3                  | unrecognized arguments: --bach-size 3; did you mean --batch-size\\?
 train --data digits --out new --model vgg              | --model: invalid choice: 'vgg' \\(choose from .*keras-cnn
@@ -90,24 +86,15 @@ train --data digits --out run --continue --lr 0.5      | run holds a run with an
 train --resume nowhere               | nowhere holds no checkpoint 'last': there is no such folder
 train --resume empty                 | empty holds no checkpoint 'last': it is not the folder of a run
 train --resume run --lr 1 --clip 1   | run holds a run with another --clip, --lr
-evaluate                             | the following arguments are required: RUN
 evaluate nowhere                     | nowhere holds no checkpoint 'last': there is no such folder
 evaluate run --checkpoint worst      | --checkpoint: invalid choice: 'worst' \\(choose from
-report nowhere                       | nowhere holds no checkpoint 'last'
-predict run                          | the following arguments are required: IMAGE.png
 predict run absent.png               | absent.png cannot be read as a picture: .*No such file
 predict run text.png                 | text.png cannot be read as a picture: cannot identify image file
 predict run image.png --device x     | device is 'x', wanted 'cpu', 'cuda'
-export run                           | the following arguments are required: --onnx
 export run --onnx nowhere/x.onnx     | --onnx: nowhere/x.onnx cannot be written: want a file in
-math --pages                         | unrecognized arguments: --pages; did you mean --page\\?
 math nothing                         | nothing
-warmup --models vgg                  | --models: invalid choice: 'vgg' \\(choose from
 kernels nothing_of_that_name         | nothing_of_that_name
 kernels --arch sm_12                 | sm_12
-profile vgg                          | invalid choice: 'vgg' \\(choose from
-profile mlp --steps 0                | --steps: got 0, want an integer of at least 1
-launch -n 0 minigrad train           | -n: got 0, want an integer of at least 1
 launch -n 2                          | launch: nothing to start; want a Python script, or minigrad
 launch -n 2 absent.py                | launch: absent.py is no file; want a Python script
 launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, want at least 1, and at most .* room for: 2

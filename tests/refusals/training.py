@@ -10,7 +10,7 @@ import numpy as np
 import minigrad
 from minigrad import Tensor, data, draw, nn, optim, profile, train
 from minigrad.amp import GradScaler
-from minigrad.data import Compose, Dataset, Flip, Loader, Normalize, PadCrop
+from minigrad.data import Compose, Dataset, Flip, Loader, Normalize
 from minigrad.nn import functional as F
 from minigrad.optim import lr_scheduler as schedules
 from minigrad.parallel import ShardSampler
@@ -47,7 +47,6 @@ SETS = [
     row(TypeError, "images are float64, wanted uint8, pixels 0..255", Dataset, IMAGES / 255, LABELS, "abc"),
     row(ValueError, r"images have shape \(6, 16\), wanted", Dataset, IMAGES.reshape(6, 16), LABELS, "abc"),
     row(TypeError, r"labels are float64, wanted integers \(the number of", Dataset, IMAGES, np.eye(6), "abc"),
-    row(ValueError, r"labels have shape \(5,\), wanted \(6,\) for 6 images", Dataset, IMAGES, LABELS[:5], "abc"),
     row(ValueError, r"labels\[2\] = 2, but there are 2 classes \(0..1\)", Dataset, IMAGES, LABELS, "ab"),
     row(TypeError, r"wanted the names of all, such as range\(10\)", Dataset, IMAGES, LABELS, 3),
     row(ValueError, "mean has 2 numbers, wanted 1, one a", Dataset, IMAGES, LABELS, "abc", "", "", (0.1, 0.2)),
@@ -55,21 +54,15 @@ SETS = [
     row(TypeError, "dataset is a ndarray, wanted a minigrad.data.Dataset", loader, dataset=IMAGES),
     row(ValueError, "batch_size is 0, wanted at least 1", loader, batch_size=0),
     row(ValueError, "batch_size is 7, but the dataset has 6 images", loader, batch_size=7),
-    row(TypeError, "batch_size is 2.0, wanted an integer", loader, batch_size=2.0),
-    row(TypeError, "seed is None, wanted an integer", loader, seed=None),
-    row(TypeError, "transform is a str, wanted a function", loader, transform="flip"),
     row(TypeError, "Loader: device is 'gpu', wanted 'cpu', 'cuda', 'cuda:0'", loader, device="gpu"),
     row(ValueError, "position is 9, an epoch has 3 batches", resumed, position=9),
     row(RuntimeError, "batch_size was 3, wanted 2 to go on in the epoch", resumed, position=1, batch_size=3),
     row(ValueError, "transform returned 1 images, wanted 2", transformed, lambda images, generator: images[1:]),
-    row(TypeError, "transform: images are list, wanted a N", transformed, lambda images, generator: images.tolist()),
     row(ValueError, "Normalize: images have 1 channels .* mean has 3", transformed, Normalize((0, 0, 0), (1, 1, 1))),
     row(ValueError, r"Normalize: std is \(0.0,\), wanted numbers a", Normalize, (0,), (0,)),
-    row(ValueError, "PadCrop: padding is -1, wanted at least 0", PadCrop, -1),
     row(ValueError, "Flip: p is 1.5, wanted a number from 0 to 1", Flip, 1.5),
     row(TypeError, "Compose: a transform is a int, wanted a function", Compose, [Flip(), 3]),
     row(ValueError, "digits: split is 'test', wanted 'random' or 'writer", data.digits, "test"),
-    row(ValueError, "available: name is 'svhn', wanted 'digits' or ", data.available, "svhn"),
     row(ValueError, "read_idx: nowhere.idx: No such file", data.read_idx, "nowhere.idx"),
     row(ValueError, "starts with 0x89504e47, wanted 0x000008", read, b"\x89PNG\r\n\x1a\n"),
     row(ValueError, "is truncated: 2 of the next 5 bytes are missing", read, b"\0\0\x08\x01\0\0\0\x05abc"),
@@ -88,35 +81,14 @@ def weights(count=2):
     return found
 
 
-def stepped(gradient=None):
-    """An optimiser that has state."""
-    optimizer = optim.Adam(weights(), lr=0.1)
-    optimizer.step()
-    if gradient is not None:
-        optimizer.param_groups[0]["params"][1].grad = gradient
-    return optimizer
-
-
-def saved(**changes):
-    state = stepped().state_dict()
-    state["state"][0].update(changes)
-    return state
-
-
 SHARED, NANS = weights(1), weights()
 NANS[0].grad = Tensor(np.full(3, np.nan))
 OPTIMIZERS = [
     *(row(ValueError, "lr is -0.1, wanted at least 0", kind, weights(), lr=-0.1) for kind in KINDS),
     *(row(TypeError, "weight_decay is 'no', wanted a n", kind, weights(), 0.1, weight_decay="no") for kind in KINDS),
-    row(ValueError, "lr is nan, wanted at least 0", optim.SGD, weights(), lr=math.nan),
     row(TypeError, "lr is 'Tensor', wanted a number", optim.SGD, weights(), lr=Tensor([0.1, 0.2])),
-    row(ValueError, "momentum is -0.9, wanted at least 0", optim.SGD, weights(), 0.1, momentum=-0.9),
     row(ValueError, "momentum is 0, dampening 0; nesterov wants above 0", optim.SGD, weights(), 0.1, nesterov=True),
-    row(ValueError, r"betas\[0\] is 1.0, wanted at least 0 and below 1", optim.Adam, weights(), betas=(1.0, 0.999)),
     row(TypeError, "betas is 0.9, wanted a pair of numbers", optim.Adam, weights(), betas=0.9),
-    row(TypeError, "amsgrad is None, wanted True or False", optim.Adam, weights(), amsgrad=None),
-    row(ValueError, "alpha is -1, wanted at least 0", optim.RMSprop, weights(), alpha=-1),
-    row(ValueError, "lr_decay is -1, wanted at least 0", optim.Adagrad, weights(), lr_decay=-1),
     row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
     row(ValueError, "adjust_lr_fn is 'adam', wanted", optim.Muon, [nn.Parameter(np.ones((2, 3)))], adjust_lr_fn="adam"),
     row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
@@ -125,12 +97,6 @@ OPTIMIZERS = [
     row(RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach", optim.SGD, [weights()[0] * 2]),
     row(ValueError, r"params\[1\] \(shape \(3,\)\) is there twice", optim.SGD, SHARED * 2),
     row(ValueError, r"options \['learning_rate'\]", optim.SGD, [{"params": weights(), "learning_rate": 1}]),
-    row(ValueError, r"is there twice|already", stepped().add_param_group, {"params": SHARED * 2}),
-    row(ValueError, r"groups of \[3\] p", stepped().load_state_dict, optim.Adam(weights(3)).state_dict()),
-    row(ValueError, r"has shape \(4,\), wanted \(3,\)", stepped().load_state_dict, saved(exp_avg=np.ones(4))),
-    row(ValueError, "wanted what state_dict gives", stepped().load_state_dict, {}),
-    row(TypeError, "a gradient is a ndarray, wanted a Tensor", stepped(np.ones(3)).step),
-    row(ValueError, r"shape \(4,\), wanted its parameter's", stepped(Tensor(np.ones(4))).step),
     row(ValueError, "max_norm is -1.0, wanted at least 0", optim.clip_grad_norm_, weights(), -1.0),
     row(RuntimeError, "the gradients is nan", optim.clip_grad_norm_, NANS, 1.0, error_if_nonfinite=True),
     row(ValueError, "clip_value is nan, wanted at least 0", optim.clip_grad_value_, weights(), math.nan),
@@ -158,10 +124,8 @@ OTHER = [schedules.StepLR(sgd(), 2)]
 SCHEDULES = [
     row(TypeError, "StepLR: optimizer is a Linear, wanted an Optimizer", schedules.StepLR, nn.Linear(2, 2), 3),
     row(ValueError, "StepLR: .*step_size is 0, wanted at least 1", schedules.StepLR, sgd(), 0),
-    row(TypeError, "milestones is 1.5, wanted an integer", schedules.MultiStepLR, sgd(), [1.5]),
     row(ValueError, "T_max is 0, wanted at least 1", schedules.CosineAnnealingLR, sgd(), 0),
     row(ValueError, "lr_lambda has 2 values, wanted one for each of 1 groups", schedules.LambdaLR, sgd(), [abs, abs]),
-    row(TypeError, "total_steps is None, wanted an integer", schedules.OneCycleLR, sgd(), 0.1),
     row(ValueError, "factor is 1.0, wanted at least 0 and below 1", schedules.ReduceLROnPlateau, sgd(), "min", 1.0),
     row(TypeError, r"schedulers\[0\] is a StepLR, wanted a schedule of this", schedules.SequentialLR, sgd(), OTHER, []),
     row(ValueError, r"got \{\}, wanted such as", OTHER[0].load_state_dict, {}),

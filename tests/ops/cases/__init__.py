@@ -1,7 +1,8 @@
 """The table that drives the tests of the ops: one Op for each public op, in a file for each family.
 
-A sample says how to call an op; `draw` turns its Draws into arrays. The reference is the op's definition in NumPy. A
-refusal is a call that must fail, with the error's type and a piece of its message.
+A sample says how to call an op; `draw` turns its Draws into arrays. The reference is the op's definition in NumPy; an
+op without one is defined by PyTorch's function of its name: tests/oracles/test_ops_torch.py sets every row beside that.
+A refusal is a call that must fail, with the error's type and a piece of its message.
 """
 
 import importlib
@@ -139,21 +140,23 @@ def refusal(error, message, *args, **kwargs):
 
 @dataclass(frozen=True)
 class Op:
-    """A public op: its samples, its refusals, its definition in NumPy."""
+    """A public op: its samples, its refusals, its definition."""
 
     name: str
     samples: tuple
     refusals: tuple = ()
-    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: NumPy's function of this name
+    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: PyTorch's
     differentiable: bool = True
     views: bool = False  # its result may share memory with its first argument, as that of its first sample does
 
     def __str__(self):
         return self.name
 
-    @property
-    def definition(self):
-        return self.reference or getattr(np, self.name)
+
+def op(name, *rows, **options):
+    """An Op of samples and refusals."""
+    samples, refusals = (tuple(row for row in rows if isinstance(row, kind)) for kind in (Sample, Refusal))
+    return Op(name, samples, refusals, **options)
 
 
 def all_ops():

@@ -1,209 +1,128 @@
-"""Rows of the ops that move elements without changing them: views, copies, joins, borders, subscripts, picks."""
+"""Rows of the ops that move elements without changing them: views, copies, joins, borders, subscripts, picks.
+
+Where no function of NumPy is named, an op is defined as in PyTorch.
+"""
+
+from functools import partial
 
 import numpy as np
 
-from . import Draw, Op, classes, flags, given, real, refusal, sample
+from . import Draw, classes, flags, given, op, real, refusal, sample
 
-# ---- views -----------------------------------------------------------------------------------------------------------
-
-
-def _view(name, reference, samples, *refusals):
-    return Op(name, tuple(sample(real(*shape), *args) for shape, *args in samples), refusals, reference, views=True)
+# ---- views and copies ------------------------------------------------------------------------------------------------
 
 
-def _flattened(x, start=0, end=-1):
-    shape = x.shape or (1,)
-    start, end = start % len(shape), end % len(shape)
-    return x.reshape(*shape[:start], int(np.prod(shape[start : end + 1])), *shape[end + 1 :])
+def _moved(name, *rows, **options):
+    """An op of one Tensor; a row is its shape with the other arguments, or a refusal."""
+    rows = (sample(real(*row[0]), *row[1:]) if isinstance(row, tuple) else row for row in rows)
+    return op(name, *rows, **options)
 
 
-def _unflattened(x, dim, sizes):
-    dim = dim % x.ndim
-    return x.reshape(*x.shape[:dim], *sizes, *x.shape[dim + 1 :])
-
-
-def _squeezed(x, dim=None):
-    dims = range(x.ndim) if dim is None else [d % x.ndim for d in np.atleast_1d(dim).astype(int)] if x.ndim else []
-    return np.squeeze(x, tuple(d for d in dims if x.shape[d] == 1))
-
-
-def _expanded(x, size):
-    lead = len(size) - x.ndim
-    return np.broadcast_to(x, tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(size)))
-
-
-def _diagonals(x, offset=0, dim1=0, dim2=1):
-    if offset >= x.shape[dim2] or -offset >= x.shape[dim1]:
-        rest = [size for axis, size in enumerate(x.shape) if axis not in (dim1 % x.ndim, dim2 % x.ndim)]
-        return np.zeros((*rest, 0), x.dtype)
-    return np.diagonal(x, offset, dim1, dim2)
-
-
-def _pieces(x, sizes, dim=0):
-    whole = isinstance(sizes, int)
-    return np.split(x, list(range(sizes, max(x.shape[dim], 1), sizes) if whole else np.cumsum(sizes)[:-1]), dim)
-
-
-def _chunks(x, chunks, dim=0):
-    return _pieces(x, -(-x.shape[dim] // chunks), dim)
-
-
+_view = partial(_moved, views=True)
 HOLD = "which does not hold the 6 elements"
 VIEWS = [
     *(
         _view(
             name,
-            np.reshape,
-            (
-                ((2, 3, 4), (6, -1)),
-                ((2, 3), [-1]),
-                ((1,), ()),
-                ((), (1, -1)),
-                ((0, 3), (3, 0)),
-                ((2, 3, 4, 5), (2, -1)),
-            ),
+            *(((2, 3, 4), (6, -1)), ((2, 3), [-1]), ((1,), ()), ((), (1, -1)), ((0, 3), (3, 0))),
             refusal(ValueError, HOLD, real(2, 3), 4),
+            reference=np.reshape,
         )
         for name in ("reshape", "view")
     ),
-    _view("flatten", _flattened, (((2, 3, 4, 5), 1, -2), ((2, 3, 4, 5),), ((2, 3, 4), 1), ((),), ((2, 0, 3), 1))),
+    _view("flatten", ((2, 3, 4, 5), 1, -2), ((2, 3, 4, 5),), ((2, 3, 4), 1), ((),), ((2, 0, 3), 1)),
     _view(
         "unflatten",
-        _unflattened,
-        (((6, 2), 0, (2, 3)), ((2, 6), -1, (-1, 2)), ((1, 3), 0, [1, 1])),
+        *(((6, 2), 0, (2, 3)), ((2, 6), -1, (-1, 2)), ((1, 3), 0, [1, 1])),
         refusal(ValueError, f"unflatten: sizes is (2, 4), {HOLD}", real(2, 6), 1, (2, 4)),
     ),
-    _view("squeeze", _squeezed, (((1, 3, 1), 0), ((1, 3, 1),), ((1, 3, 1), 1), ((1, 3, 1), (0, -1)), ((), 0))),
-    _view("unsqueeze", np.expand_dims, (((2, 3), 1), ((2, 3), -1), ((), 0))),
+    _view("squeeze", ((1, 3, 1), 0), ((1, 3, 1),), ((1, 3, 1), 1), ((1, 3, 1), (0, -1)), ((), 0)),
+    _view("unsqueeze", ((2, 3), 1), ((2, 3), -1), ((), 0), reference=np.expand_dims),
     _view(
         "permute",
-        np.transpose,
-        (((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, -1, 1)), ((2, 3, 4, 5), [0, 2, 3, 1]), ((), ())),
+        *(((2, 3, 4), (2, 0, 1)), ((2, 3, 4), (0, -1, 1)), ((2, 3, 4, 5), [0, 2, 3, 1]), ((), ())),
         refusal(ValueError, "names a dimension twice", real(2, 3), (0, 0)),
         refusal(ValueError, "name 1 dimensions", real(2, 3), (1,)),
+        reference=np.transpose,
     ),
-    _view("transpose", np.swapaxes, (((2, 3, 4), 0, 2), ((2, 3, 4), -1, -2), ((4,), 0, 0))),
-    _view(
-        "t",
-        np.transpose,
-        (((3, 4),), ((5,),), ((),)),
-        refusal(ValueError, "t: input has shape (2, 3, 4), wanted at most 2 dimensions; use tr", real(2, 3, 4)),
-    ),
+    _view("transpose", ((2, 3, 4), 0, 2), ((2, 3, 4), -1, -2), ((4,), 0, 0), reference=np.swapaxes),
+    _view("t", ((3, 4),), ((5,),), ((),), refusal(ValueError, "t: input has shape (2, 3, 4), wanted", real(2, 3, 4))),
     _view(
         "movedim",
-        np.moveaxis,
-        (((2, 3, 4, 5), (0, 1), (-1, -2)), ((2, 3, 4), 0, 2), ((2, 3, 4), [0, 2], [1, 0])),
+        *(((2, 3, 4, 5), (0, 1), (-1, -2)), ((2, 3, 4), 0, 2), ((2, 3, 4), [0, 2], [1, 0])),
         refusal(ValueError, "movedim: source is (0, 1), destination (1,)", real(2, 3, 4), (0, 1), (1,)),
     ),
     *(
         _view(
             name,
-            _expanded,
-            (((3, 1), (2, -1, 5)), ((3, 1), (3, 4)), ((), (2, 3)), ((1, 2, 1), [4, 3, 2, 2]), ((0, 1), (0, 3))),
+            *(((3, 1), (2, -1, 5)), ((3, 1), (3, 4)), ((), (2, 3)), ((1, 2, 1), [4, 3, 2, 2]), ((0, 1), (0, 3))),
             refusal(ValueError, "expand: input has shape (3, 2), which does not broadcast", real(3, 2), (3, 4)),
         )
         for name in ("expand", "broadcast_to")
     ),
-    _view("contiguous", np.copy, (((2, 3),), ((),), ((2, 3, 4, 5),))),
-    _view("flip", np.flip, (((2, 3, 4), (-1, 0)), ((2, 3, 4), [1]), ((2, 3), ()))),
-    _view(
-        "diagonal", _diagonals, (((2, 3, 4, 4), -1, 2, 3), ((3, 4),), ((3, 4), 1), ((3, 4), 9), ((2, 3, 4), 0, 2, 0))
-    ),
+    _view("contiguous", ((2, 3),), ((),), ((2, 3, 4, 5),), reference=np.copy),
+    _view("flip", ((2, 3, 4), (-1, 0)), ((2, 3, 4), [1]), ((2, 3), ()), reference=np.flip),
+    _view("diagonal", ((2, 3, 4, 4), -1, 2, 3), ((3, 4),), ((3, 4), 1), ((3, 4), 9), ((2, 3, 4), 0, 2, 0)),
     _view(
         "split",
-        _pieces,
-        (((2, 5), [1, 4], 1), ((5, 2), 2), ((2, 5), 7, -1), ((2, 5), [0, 2, 3], 1)),
+        *(((2, 5), [1, 4], 1), ((5, 2), 2), ((2, 5), 7, -1), ((2, 5), [0, 2, 3], 1)),
         refusal(ValueError, "split: split_size_or_sections is 0, wanted", real(5), 0),
         refusal(ValueError, "wanted sizes that add up to 5", real(5), (2, 2)),
     ),
-    _view("chunk", _chunks, (((5, 2), 3), ((5, 2), 4), ((2, 6), 4, -1))),
-    _view("unbind", lambda x, dim=0: list(np.moveaxis(x, dim, 0)), (((2, 3, 4), -2), ((3, 2),), ((3,),))),
+    _view("chunk", ((5, 2), 3), ((5, 2), 4), ((2, 6), 4, -1)),
+    _view("unbind", ((2, 3, 4), -2), ((3, 2),), ((3,),)),
 ]
-
-# ---- copies ----------------------------------------------------------------------------------------------------------
-
-
-def _copy(name, reference, samples, *refusals):
-    return Op(name, tuple(sample(real(*shape), *args) for shape, *args in samples), refusals, reference)
-
-
-def _rolled(x, shifts, dims=None):
-    return np.roll(x, shifts, dims)
-
-
-def _padded(x, pad, mode="constant", value=0):
-    for i in range(0, len(pad), 2):
-        axis = x.ndim - 1 - i // 2
-        widths = [(0, 0)] * x.ndim
-        widths[axis] = max(pad[i], 0), max(pad[i + 1], 0)
-        x = x[(slice(None),) * axis + (slice(max(-pad[i], 0), x.shape[axis] - max(-pad[i + 1], 0)),)]
-        how = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
-        x = np.pad(x, widths, how, **({"constant_values": value or 0} if mode == "constant" else {}))
-    return x
-
 
 BORDERS = ((2, 3, 4), (1, 3, 2, 0)), ((2, 3, 4), (3, 0)), ((2, 2, 3, 4), (1, 1, 1, 1))
 COPIES = [
-    _copy("clone", np.copy, (((2, 3),), ((),), ((2, 3, 4, 5),))),
-    _copy("tile", np.tile, (((2, 3), (2, 1, 3)), ((2, 3), (3,)), ((2, 3), ()), ((2,), (0, 2)))),
-    _copy(
+    _moved("clone", ((2, 3),), ((),), ((2, 3, 4, 5),), reference=np.copy),
+    _moved("tile", ((2, 3), (2, 1, 3)), ((2, 3), (3,)), ((2, 3), ()), ((2,), (0, 2)), reference=np.tile),
+    _moved(
         "repeat",
-        np.tile,
-        (((2, 3), [2, 1, 3]), ((2, 3), (2, 2)), ((), (3,)), ((2,), (2, 0))),
+        *(((2, 3), [2, 1, 3]), ((2, 3), (2, 2)), ((), (3,)), ((2,), (2, 0))),
         refusal(ValueError, "repeat: repeats is (3,), wanted at least 2 numbers", real(2, 2), (3,)),
     ),
-    _copy(
+    _moved(
         "roll",
-        _rolled,
-        (((3, 4), (1, -2), (0, 1)), ((3, 4), 5), ((3, 4), -3, 1)),
+        *(((3, 4), (1, -2), (0, 1)), ((3, 4), 5), ((3, 4), -3, 1)),
         refusal(ValueError, "roll: shifts is (1, 1), dims (0,)", real(4), (1, 1), (0,)),
     ),
     *(
-        _copy(
+        _moved(
             name,
-            function,
-            (((2, 3, 3), -2), ((3, 4),), ((4, 3), 1), ((3, 4), 10**12)),
+            *(((2, 3, 3), -2), ((3, 4),), ((4, 3), 1), ((3, 4), 10**12)),
             refusal(ValueError, f"{name}: input has shape (3,), wanted matrices", real(3)),
         )
-        for name, function in (("tril", np.tril), ("triu", np.triu))
+        for name in ("tril", "triu")
     ),
-    Op(
+    op(
         "cat",
-        (
-            sample([real(2, 3), real(2, 1), real(2, 2)], dim=1),
-            sample([real(2, 3), real(4, 3)]),
-            sample([real(2, 3), real(0, 3)], 0),
-        ),
-        (
-            refusal(ValueError, "cat: tensors[1] has shape (2,), tensors[0] (2, 3)", [real(2, 3), real(2)]),
-            refusal(TypeError, "at least one Tensor", []),
-            refusal(IndexError, "cat: dim is 2", [real(2, 3)], 2),
-            refusal(ValueError, "wanted dimensions; use stack", [real()]),
-        ),
-        lambda tensors, dim=0: np.concatenate(tensors, dim),
+        sample([real(2, 3), real(2, 1), real(2, 2)], dim=1),
+        sample([real(2, 3), real(4, 3)]),
+        sample([real(2, 3), real(0, 3)], 0),
+        refusal(ValueError, "cat: tensors[1] has shape (2,), tensors[0] (2, 3)", [real(2, 3), real(2)]),
+        refusal(TypeError, "at least one Tensor", []),
+        refusal(IndexError, "cat: dim is 2", [real(2, 3)], 2),
+        refusal(ValueError, "wanted dimensions; use stack", [real()]),
     ),
-    Op(
+    op(
         "stack",
-        (sample([real(2, 3)] * 3, dim=1), sample([real(2, 3), real(2, 3)]), sample([real(), real()], dim=-1)),
-        (refusal(ValueError, "stack: tensors have shapes", [real(2), real(3)]),),
-        lambda tensors, dim=0: np.stack(tensors, dim),
+        sample([real(2, 3)] * 3, dim=1),
+        sample([real(2, 3), real(2, 3)]),
+        sample([real(), real()], dim=-1),
+        refusal(ValueError, "stack: tensors have shapes", [real(2), real(3)]),
     ),
-    Op(
+    op(
         "pad",
-        (
-            sample(real(2, 3), (1, 0, 0, 2), value=1.5),
-            sample(real(4, 5), [-1, 2, 1, -2]),
-            sample(real(3), (2, 1), value=None),
-            sample(real(0, 3), (1, 1, 1, 0)),
-            *(sample(real(*s), p, mode=mode) for mode in ("reflect", "replicate", "circular") for s, p in BORDERS),
-            *(sample(real(2, 3, 4), (-1, 2), mode) for mode in ("reflect", "replicate")),
-        ),
-        (
-            refusal(ValueError, "pad: mode is 'other'", real(3), (1, 1), mode="other"),
-            refusal(ValueError, "pad: pad is (1, 3) along dimension 1 of size 3", real(1, 3), (1, 3), "reflect"),
-            refusal(ValueError, "wanted widths from 0 to 4 for mode 'circular'", real(1, 4), (5, 0), "circular"),
-        ),
-        _padded,
+        sample(real(2, 3), (1, 0, 0, 2), value=1.5),
+        sample(real(4, 5), [-1, 2, 1, -2]),
+        sample(real(3), (2, 1), value=None),
+        sample(real(0, 3), (1, 1, 1, 0)),
+        *(sample(real(*s), p, mode=mode) for mode in ("reflect", "replicate", "circular") for s, p in BORDERS),
+        *(sample(real(2, 3, 4), (-1, 2), mode) for mode in ("reflect", "replicate")),
+        refusal(ValueError, "pad: mode is 'other'", real(3), (1, 1), mode="other"),
+        refusal(ValueError, "pad: pad is (1, 3) along dimension 1 of size 3", real(1, 3), (1, 3), "reflect"),
+        refusal(ValueError, "wanted widths from 0 to 4 for mode 'circular'", real(1, 4), (5, 0), "circular"),
     ),
 ]
 
@@ -216,178 +135,103 @@ MASK = np.array([True, False, True])
 PLANE = np.array([[True, False, True], [False, True, True]])
 
 
-def _picked(x, key):
-    """As PyTorch does: an integer picks first, and is none of the arrays that broadcast, as it is in NumPy."""
-    parts = key if isinstance(key, tuple) else (key,)
-    if not any(isinstance(one, list | np.ndarray) for one in parts) or any(one is ... for one in parts):
-        return x[key]
-    parts = [np.asarray(one) if isinstance(one, list) else one for one in parts]
-    numbers = [one if isinstance(one, int) and not isinstance(one, bool) else ALL for one in parts if one is not None]
-    widths = [one.ndim if isinstance(one, np.ndarray) and one.dtype == bool else 1 for one in parts if one is not None]
-    spread = [part for one, width in zip(numbers, widths, strict=True) for part in [one] + [ALL] * (width - 1)]
-    return x[tuple(spread)][tuple(one for one in parts if not isinstance(one, int) or isinstance(one, bool))]
-
-
 def _keys(x, *keys):
     return [sample(x, key) for key in keys]
 
 
 SUBSCRIPTS = [
-    Op(
+    op(
         "getitem",
-        (
-            *_keys(
-                real(4, 5), (slice(1, 3), slice(None, None, 2)), 1, -1, slice(-3, None, 2), slice(3, 1), ..., None, ()
-            ),
-            *_keys(real(4, 5), (slice(3, None, -2), slice(-1, 0, -1)), (..., None, 0, None), (2, 3)),
-            *_keys(real(2, 3, 4), (..., 1), (1, ..., BACKWARDS), (ALL, None, 1)),
-            *_keys(real(3, 5), ROWS, [-1, -3], GRID, NOWHERE, (ALL, ROWS), (ROWS, np.array([0, 1, 0])), (None, ROWS)),
-            *_keys(real(3, 5), (np.array([[-1]]), slice(1, 4)), (ROWS.astype(np.int32), 1), (1, [0, -1])),
-            sample(real(3, 5), classes(3, 4)),
-            *_keys(real(2, 3, 4), (0, ALL, FIRST), (FIRST, ALL, FIRST), (FIRST, FIRST), (ALL, FIRST, FIRST)),
-            *_keys(real(2, 3, 4), (BACKWARDS, FIRST, slice(None, None, -2)), (FIRST, GRID, -1)),
-            *_keys(real(3, 5), MASK, (MASK, 1), ~MASK & MASK),
-            *_keys(real(2, 3, 4), PLANE, (PLANE, slice(1, 3)), (ALL, MASK)),
-            sample(real(4, 5), flags(4, 5)),
-            *_keys(real(), True, None, ...),
-            *_keys(real(0, 3), ALL, NOWHERE),
-        ),
-        (
-            refusal(IndexError, "getitem: index 2 is out of bounds", real(2, 3), 2),
-            refusal(IndexError, "getitem: key has too many subscripts", real(2, 3), (0, 0, 0)),
-            refusal(IndexError, "one Ellipsis", real(2, 3), (..., ...)),
-            refusal(IndexError, "getitem: the indices run from 3 to 3, wanted -3 to 2", real(3), (np.array([3]),)),
-            refusal(IndexError, "getitem: key holds 'a', wanted integers", real(3), "a"),
-            refusal(IndexError, "getitem: key holds elements float64", real(3), real(3)),
-            refusal(IndexError, "getitem: a mask has shape (2,), the dimensions it stands for (3,)", real(3), MASK[:2]),
-            refusal(IndexError, "getitem: index arrays have shapes [(3,), (2,)]", real(3, 5), (ROWS, FIRST)),
-        ),
-        _picked,
+        *_keys(real(4, 5), (slice(1, 3), slice(None, None, 2)), 1, -1, slice(-3, None, 2), slice(3, 1), ..., None, ()),
+        *_keys(real(4, 5), (slice(3, None, -2), slice(-1, 0, -1)), (..., None, 0, None), (2, 3)),
+        *_keys(real(2, 3, 4), (..., 1), (1, ..., BACKWARDS), (ALL, None, 1)),
+        *_keys(real(3, 5), ROWS, [-1, -3], GRID, NOWHERE, (ALL, ROWS), (ROWS, np.array([0, 1, 0])), (None, ROWS)),
+        *_keys(real(3, 5), (np.array([[-1]]), slice(1, 4)), (ROWS.astype(np.int32), 1), (1, [0, -1])),
+        sample(real(3, 5), classes(3, 4)),
+        *_keys(real(2, 3, 4), (0, ALL, FIRST), (FIRST, ALL, FIRST), (FIRST, FIRST), (ALL, FIRST, FIRST)),
+        *_keys(real(2, 3, 4), (BACKWARDS, FIRST, slice(None, None, -2)), (FIRST, GRID, -1)),
+        *_keys(real(3, 5), MASK, (MASK, 1), ~MASK & MASK),
+        *_keys(real(2, 3, 4), PLANE, (PLANE, slice(1, 3)), (ALL, MASK)),
+        sample(real(4, 5), flags(4, 5)),
+        *_keys(real(), True, None, ...),
+        *_keys(real(0, 3), ALL, NOWHERE),
+        refusal(IndexError, "getitem: index 2 is out of bounds", real(2, 3), 2),
+        refusal(IndexError, "getitem: key has too many subscripts", real(2, 3), (0, 0, 0)),
+        refusal(IndexError, "one Ellipsis", real(2, 3), (..., ...)),
+        refusal(IndexError, "getitem: the indices run from 3 to 3, wanted -3 to 2", real(3), (np.array([3]),)),
+        refusal(IndexError, "getitem: key holds 'a', wanted integers", real(3), "a"),
+        refusal(IndexError, "getitem: key holds elements float64", real(3), real(3)),
+        refusal(IndexError, "getitem: a mask has shape (2,), the dimensions it stands for (3,)", real(3), MASK[:2]),
+        refusal(IndexError, "getitem: index arrays have shapes [(3,), (2,)]", real(3, 5), (ROWS, FIRST)),
         views=True,
     ),
-    Op(
+    op(
         "masked_select",
-        (
-            sample(real(3, 4), flags(3, 4)),
-            sample(real(3, 4), mask=flags(3, 1)),
-            sample(real(4), flags(3, 1)),
-        ),
-        (refusal(ValueError, "masked_select: shapes (3, 4) and (2,) do not broadcast", real(3, 4), flags(2)),),
-        lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
+        sample(real(3, 4), flags(3, 4)),
+        sample(real(3, 4), mask=flags(3, 1)),
+        sample(real(4), flags(3, 1)),
+        refusal(ValueError, "masked_select: shapes (3, 4) and (2,) do not broadcast", real(3, 4), flags(2)),
     ),
 ]
 
 # ---- picks by index --------------------------------------------------------------------------------------------------
 
 
-def _places(dim, index):
-    places = list(np.indices(index.shape, sparse=True))
-    places[dim] = index
-    return tuple(places)
-
-
-def _scattered(put):
-    def reference(x, dim, index, src=None, value=None):
-        x, src = x.copy(), src if value is None else value
-        if isinstance(src, np.ndarray):
-            src = src[tuple(map(slice, index.shape))]
-        put(x, _places(dim, index), src)
-        return x
-
-    return reference
-
-
-def _hot(index, num_classes=-1):
-    return np.eye(index.max() + 1 if num_classes == -1 else num_classes, dtype=np.int64)[index]
-
-
-def _embedded(index, weight, padding_idx=None):
-    return weight[index]
-
-
-def _nonzero(x, as_tuple=False):
-    return np.nonzero(x) if as_tuple else np.argwhere(x)
-
-
 INDEX = Draw((3, 2), "given", False, values=((3, 0), (1, 2), (0, 1)))  # each place once: else the order would decide
 PICKS = [
-    Op(
+    op(
         "gather",
-        (
-            sample(real(3, 4), 1, classes(4, 3, 2)),
-            sample(real(3, 4), 0, classes(3, 6, 4)),
-            sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2)),
-        ),
-        (
-            refusal(ValueError, "gather: index has shape (4, 2), input (3, 4)", real(3, 4), 1, classes(4, 4, 2)),
-            refusal(IndexError, "gather: the indices run from 4 to 4", real(4), 0, given(4, 4)),
-            refusal(TypeError, "gather: the indices have elements float64, wanted integers", real(3, 4), 1, real(3, 1)),
-        ),
-        lambda x, dim, index: x[_places(dim, index)],
+        sample(real(3, 4), 1, classes(4, 3, 2)),
+        sample(real(3, 4), 0, classes(3, 6, 4)),
+        sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2)),
+        refusal(ValueError, "gather: index has shape (4, 2), input (3, 4)", real(3, 4), 1, classes(4, 4, 2)),
+        refusal(IndexError, "gather: the indices run from 4 to 4", real(4), 0, given(4, 4)),
+        refusal(TypeError, "gather: the indices have elements float64, wanted integers", real(3, 4), 1, real(3, 1)),
     ),
-    Op(
+    op(
         "scatter_add",
-        (
-            sample(real(3, 4), 1, classes(4, 3, 2), real(3, 2)),
-            sample(real(3, 4), 0, classes(3, 6, 4), real(6, 4)),
-            sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2), src=real(1, 5, 2)),
-        ),
-        (refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),),
-        _scattered(np.add.at),
+        sample(real(3, 4), 1, classes(4, 3, 2), real(3, 2)),
+        sample(real(3, 4), 0, classes(3, 6, 4), real(6, 4)),
+        sample(real(2, 3, 4), dim=-2, index=classes(3, 1, 5, 2), src=real(1, 5, 2)),
+        refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),
     ),
-    Op(
+    op(
         "scatter",
-        (
-            sample(real(3, 4), 1, INDEX, real(3, 2)),
-            sample(real(3, 4), 1, classes(4, 3, 2), 2),
-            sample(real(3, 4), dim=1, index=classes(4, 2, 2), value=2.5),
-        ),
-        (refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),),
-        _scattered(lambda x, places, values: x.__setitem__(places, values)),
+        sample(real(3, 4), 1, INDEX, real(3, 2)),
+        sample(real(3, 4), 1, classes(4, 3, 2), 2),
+        sample(real(3, 4), dim=1, index=classes(4, 2, 2), value=2.5),
+        refusal(ValueError, "index has shape (3, 2), src (3, 1)", real(3, 4), 1, classes(4, 3, 2), real(3, 1)),
     ),
-    Op(
+    op(
         "index_select",
-        (
-            sample(real(2, 3, 4), -2, classes(3, 2)),
-            sample(real(3, 4), 0, given(2, 0, 2)),
-            sample(real(0, 3), dim=1, index=classes(3, 2)),
-        ),
-        (
-            refusal(ValueError, "index_select: index has shape (1, 2), wanted a vector", real(3), 0, classes(3, 1, 2)),
-            refusal(IndexError, "index_select: the indices run from 3 to 3", real(3), 0, given(3)),
-        ),
-        lambda x, dim, index: x.take(index, dim),
+        sample(real(2, 3, 4), -2, classes(3, 2)),
+        sample(real(3, 4), 0, given(2, 0, 2)),
+        sample(real(0, 3), dim=1, index=classes(3, 2)),
+        refusal(ValueError, "index_select: index has shape (1, 2), wanted a vector", real(3), 0, classes(3, 1, 2)),
+        refusal(IndexError, "index_select: the indices run from 3 to 3", real(3), 0, given(3)),
     ),
-    Op(
+    op(
         "one_hot",
-        (sample(classes(4, 2, 3), 5), sample(given(0, 2, 1)), sample(classes(3, 0), num_classes=3)),
-        (refusal(IndexError, "one_hot: the indices run from 0 to 2, wanted 0 to 1", given(0, 2), 2),),
-        _hot,
+        sample(classes(4, 2, 3), 5),
+        sample(given(0, 2, 1)),
+        sample(classes(3, 0), num_classes=3),
+        refusal(IndexError, "one_hot: the indices run from 0 to 2, wanted 0 to 1", given(0, 2), 2),
         differentiable=False,
     ),
-    Op(
+    op(
         "embedding",
-        (
-            sample(classes(5, 2, 6), real(5, 3)),
-            sample(classes(5), real(5, 3)),
-            sample(given(0, 2, 2, 1), real(3, 2), padding_idx=-1, smooth=False),
-        ),
-        (
-            refusal(IndexError, "embedding: the indices run from 0 to 3, wanted 0 to 2", given(0, 3), real(3, 2)),
-            refusal(ValueError, "embedding: padding_idx is 3, wanted -3 to 2", given(0), real(3, 2), 3),
-        ),
-        _embedded,
+        sample(classes(5, 2, 6), real(5, 3)),
+        sample(classes(5), real(5, 3)),
+        sample(given(0, 2, 2, 1), real(3, 2), padding_idx=-1, smooth=False),
+        refusal(IndexError, "embedding: the indices run from 0 to 3, wanted 0 to 2", given(0, 3), real(3, 2)),
+        refusal(ValueError, "embedding: padding_idx is 3, wanted -3 to 2", given(0), real(3, 2), 3),
     ),
-    Op(
+    op(
         "nonzero",
-        (
-            sample(flags(3, 4)),
-            sample(classes(3, 5), as_tuple=True),
-            sample(flags()),
-            sample(given(0.0, -0.0, float("nan"))),
-        ),
-        (),
-        _nonzero,
+        sample(flags(3, 4)),
+        sample(classes(3, 5), as_tuple=True),
+        sample(flags()),
+        sample(given(0.0, -0.0, float("nan"))),
         differentiable=False,
     ),
 ]
