@@ -5,7 +5,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from minigrad import Tensor
+from minigrad import Tensor, ops
 from minigrad.nn import functional as F
 from minigrad_kernels import norm
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
@@ -42,6 +42,18 @@ def test_running_statistics_are_updated(device, shape):
             wanted = (1 - momentum) * was + momentum * new
             bound = 40 * np.finfo(dtype).eps * (np.abs(was) + np.abs(new) + 1)
             assert (np.abs(on_host(got) - wanted) <= bound).all()
+
+
+def test_running_statistics_may_lie_with_gaps():
+    """A call that is refused changes neither."""
+    x, (mean, variance) = Tensor(numbers(6, 3)), (np.zeros(6, "f4"), np.ones(6, "f4"))
+    with pytest.raises(ValueError, match="batch_norm: running_var"):
+        ops.batch_norm(x, Tensor(mean[::2]), Tensor(np.ones(4, "f4")), training=True)
+    assert not mean.any()
+    ops.batch_norm(x, Tensor(mean[::2]), Tensor(variance[::2]), training=True, momentum=0.5)
+    np.testing.assert_allclose(mean[::2], x.array.mean(0) / 2, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(variance[::2], (1 + x.array.var(0, ddof=1)) / 2, rtol=1e-5)
+    assert not mean[1::2].any() and (variance[1::2] == 1).all()
 
 
 @pytest.mark.parametrize("device", ["cpu", DEVICE])

@@ -145,6 +145,13 @@ def test_losses_of_shapes_that_broadcast_warn_where_they_are_called(name):
         getattr(ops, name)(x, y, None, "sum")
 
 
+def test_sums_of_channels_by_their_kernel():
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype("f4")
+    for keepdim in (False, True):
+        out = ops.sum(Tensor(x).to("interpreter"), (0, 2, 3), keepdim)
+        np.testing.assert_allclose(out.numpy(), x.sum((0, 2, 3), keepdims=keepdim), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
 @pytest.mark.parametrize("place", ["cpu", "interpreter"])
 def test_rows_that_do_not_count_neither_give_nor_take(name, place):

@@ -198,6 +198,7 @@ def without_room(function, *args, **options):
 ROW, COLUMN, IMAGE, SQUARE = wide(MILLION, 1), wide(1, MILLION), wide(1, 1, 4, 4), wide(MILLION, MILLION)
 MEMORY = [
     without_room(minigrad.zeros, MILLION, MILLION),
+    without_room(minigrad.randint, 9, (MILLION, MILLION)),
     without_room(F.add, ROW, COLUMN),
     without_room(F.matmul, ROW, COLUMN),
     without_room(F.cross_entropy, SQUARE, wide(MILLION, dtype=np.int64)),

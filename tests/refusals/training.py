@@ -125,6 +125,8 @@ SCHEDULES = [
     row(TypeError, "StepLR: optimizer is a Linear, wanted an Optimizer", schedules.StepLR, nn.Linear(2, 2), 3),
     row(ValueError, "StepLR: .*step_size is 0, wanted at least 1", schedules.StepLR, sgd(), 0),
     row(ValueError, "T_max is 0, wanted at least 1", schedules.CosineAnnealingLR, sgd(), 0),
+    row(ValueError, "T_0 is 0, wanted at least 1", schedules.CosineAnnealingWarmRestarts, sgd(), 0),
+    row(ValueError, "total_steps is 0, wanted at least 1", schedules.OneCycleLR, sgd(), 0.1, 0),
     row(ValueError, "lr_lambda has 2 values, wanted one for each of 1 groups", schedules.LambdaLR, sgd(), [abs, abs]),
     row(ValueError, "factor is 1.0, wanted at least 0 and below 1", schedules.ReduceLROnPlateau, sgd(), "min", 1.0),
     row(TypeError, r"schedulers\[0\] is a StepLR, wanted a schedule of this", schedules.SequentialLR, sgd(), OTHER, []),

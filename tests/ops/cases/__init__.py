@@ -1,7 +1,8 @@
 """The table that drives the tests of the ops: one Op for each public op, in a file for each family.
 
-A sample says how to call an op; `draw` turns its Draws into arrays. The reference is the op's definition in NumPy; an
-op without one is defined by PyTorch's function of its name: tests/oracles/test_ops_torch.py sets every row beside that.
+A sample says how to call an op; `draw` turns its Draws into arrays. The reference is the op's definition in NumPy: that
+of its row, or of tests/ops/definitions.py. Ops without one are defined by their docstrings, which test_formulas.py
+evaluates; tests/oracles/test_ops_torch.py sets every row beside PyTorch.
 A refusal is a call that must fail, with the error's type and a piece of its message.
 """
 
@@ -11,6 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from tests.ops.definitions import DEFINITIONS
 
 
 def _away(rng, shape):
@@ -145,7 +148,7 @@ class Op:
     name: str
     samples: tuple
     refusals: tuple = ()
-    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: PyTorch's
+    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: that of DEFINITIONS
     differentiable: bool = True
     views: bool = False  # its result may share memory with its first argument, as that of its first sample does
 
@@ -156,7 +159,7 @@ class Op:
 def op(name, *rows, **options):
     """An Op of samples and refusals."""
     samples, refusals = (tuple(row for row in rows if isinstance(row, kind)) for kind in (Sample, Refusal))
-    return Op(name, samples, refusals, **options)
+    return Op(name, samples, refusals, **{"reference": DEFINITIONS.get(name)} | options)
 
 
 def all_ops():

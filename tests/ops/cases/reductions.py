@@ -156,6 +156,7 @@ OTHERS = [
     op(
         "prod",
         sample(real(*SHAPE), 1, True),
+        sample(real(1, 3, 1), 1),
         sample(real(), 0),
         sample(real(0, 3), 1),
         sample(ties(4, 5), 0),

@@ -120,6 +120,7 @@ COPIES = [
         sample(real(0, 3), (1, 1, 1, 0)),
         *(sample(real(*s), p, mode=mode) for mode in ("reflect", "replicate", "circular") for s, p in BORDERS),
         *(sample(real(2, 3, 4), (-1, 2), mode) for mode in ("reflect", "replicate")),
+        refusal(ValueError, "pad: pad has 4 widths, wanted a pair for each of at most 1", real(3), (1, 1, 1, 1)),
         refusal(ValueError, "pad: mode is 'other'", real(3), (1, 1), mode="other"),
         refusal(ValueError, "pad: pad is (1, 3) along dimension 1 of size 3", real(1, 3), (1, 3), "reflect"),
         refusal(ValueError, "wanted widths from 0 to 4 for mode 'circular'", real(1, 4), (5, 0), "circular"),
