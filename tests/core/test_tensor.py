@@ -9,6 +9,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor
+from minigrad.core import check
 from minigrad.core.tape import write
 
 
@@ -21,6 +22,8 @@ def test_an_array_is_taken_as_it_is_and_shared_with_numpy():
     x = Tensor(array)
     assert x.array is array and x.numpy() is array and np.shares_memory(np.asarray(x), array)
     assert np.shares_memory(np.from_dlpack(x), array) and np.shares_memory(minigrad.from_dlpack(array).array, array)
+    for other in (np.array(2.0), np.lib.stride_tricks.as_strided(array, (3,), (0,)), np.zeros((0, 2))):
+        assert np.from_dlpack(Tensor(other)).tolist() == other.tolist()
     assert x.__array__("float32").dtype == "float32" and np.asarray(x, "int64").tolist() == [[0, 1, 2], [3, 4, 5]]
     assert Tensor(np.arange(3, dtype=">f4")).dtype == np.dtype("=f4")
     assert Tensor([1.0, 2.0]).dtype == np.float32 and Tensor([1, 2]).dtype == np.int64
@@ -49,6 +52,15 @@ def test_operators_are_numpys(names):
         for first, second in pairs:
             wanted = apply(*(value.array if isinstance(value, Tensor) else value for value in (first, second)))
             np.testing.assert_allclose(apply(first, second).numpy(), wanted, rtol=1e-12, err_msg=name)
+
+
+def test_integers_and_dimensions_of_python_are_checked_at_once(monkeypatch):
+    """Others are converted first, which takes longer."""
+    assert check.integer_of("op", "size", np.int64(3), 3) == 3 and check.axis_of("op", np.int8(-2), 2) == 0
+    monkeypatch.setattr(check, "_converted", None)
+    assert check.integer_of("op", "size", 3, 3) == 3
+    monkeypatch.setattr(check, "integer_of", None)
+    assert [check.axis_of("op", dim, 2) for dim in (-2, -1, 0, 1)] == [0, 1, 0, 1]
 
 
 def test_types_promote_as_in_pytorch():

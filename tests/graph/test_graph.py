@@ -90,10 +90,12 @@ def test_replayed_steps_equal_eager_ones_bit_for_bit(machine, kind, options):
     assert len(machine.graph_launches) == len(eager[2]) - 2 * count
 
 
-def test_options_and_draws_from_outside_enter_replays(machine):
-    """A rate that is set by hand, a new seed and a draw in between: a replay does what a call would do."""
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.deep)])
+def test_options_and_draws_from_outside_enter_replays_on_any_stream(machine, count):
+    """A rate, draws and a seed of between: what the host writes for a replay waits for the launch before."""
+    import cupy
 
-    def run(wrap):
+    def run(wrap, count):
         minigrad.manual_seed(0)
         model = nn.Sequential(nn.Dropout(0.5), nn.Linear(4, 2)).to("cuda")
         optimizer = optim.Adam(model.parameters(), lr=0.1)
@@ -106,17 +108,21 @@ def test_options_and_draws_from_outside_enter_replays(machine):
             optimizer.step()
             return loss
 
-        losses = []
-        for number in range(7):
-            if number == 4:
+        streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(count)]
+        batches = [Tensor(np.full((3, 4), number + 1.0, np.float32)).to("cuda") for number in range(8)]
+        cupy.cuda.Device().synchronize()
+        for number, x in enumerate(batches):
+            if number == 5:
                 optimizer.param_groups[0]["lr"] = 0.01
                 F.dropout(minigrad.ones(3))
-            if number == 5:
+            if number == 6:
                 minigrad.manual_seed(9)
-            losses.append(step(Tensor(np.full((3, 4), number + 1.0, np.float32)).to("cuda")).item())
-        return losses, state_of(model, optimizer)
+            with streams[max(number - 3, 0) % count]:
+                loss = step(x)
+        cupy.cuda.Device().synchronize()
+        return loss.item(), state_of(model, optimizer)
 
-    assert run(lambda function: function) == run(capture)
+    assert run(capture, count) == run(lambda function: function, 1)
 
 
 def test_state_that_moves_makes_a_new_graph(machine):
