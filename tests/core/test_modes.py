@@ -68,28 +68,6 @@ def test_a_block_serves_again_inside_itself_and_in_several_threads(block, told, 
     assert seen == [before, inside, inside]
 
 
-def test_generators_that_end_in_another_order_leave_the_mode_as_it_was():
-    def inside():
-        with no_grad():
-            yield
-
-    outer, inner = inside(), inside()
-    next(outer), next(inner)
-    outer.close(), inner.close()
-    assert is_grad_enabled()
-
-
-def test_a_parameter_is_rounded_once_until_the_outermost_block_ends():
-    layer, x, block = nn.Linear(4, 4), minigrad.ones(2, 4), autocast("bfloat16")
-    with block:
-        region = minigrad.ops.autocast.region()
-        layer(x)
-        with block:
-            layer(x)
-        assert len(region.kept) == 2  # the weight and the bias
-    assert not region.kept and layer(x).dtype == "float32"
-
-
 # ---- several at once -------------------------------------------------------------------------------------------------
 
 
