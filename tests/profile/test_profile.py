@@ -259,7 +259,7 @@ def test_mistakes_are_refused():
     with profile, pytest.raises(StateError, match="make a new one for each with block"), profile:
         raise AssertionError
     assert nobody_looks()
-    with pytest.raises(ShapeError, match="table: by is 'ops', want one of op, layer, kernel"):
+    with pytest.raises(ShapeError, match="table: by is 'ops', wanted 'op' or 'layer' or 'kernel'"):
         profile.table("ops")
     with pytest.raises(KindError, match="Profile: model is a list, wanted a Module or None"):
         Profile([])
