@@ -33,8 +33,7 @@ def state_of(model, optimizer=None):
 
 
 def small():
-    layers = nn.Conv2d(1, 2, 2), nn.BatchNorm2d(2), nn.ReLU(), nn.Flatten(), nn.Dropout(0.4), nn.Linear(8, 3)
-    return nn.Sequential(*layers)
+    return nn.Sequential(nn.BatchNorm2d(1), nn.ReLU(), nn.Flatten(), nn.Dropout(0.4), nn.Linear(9, 3))
 
 
 def training(machine, kind, wrap, steps=4, shapes=(2,), passes=1, clip=None, **options):
