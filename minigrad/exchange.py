@@ -45,7 +45,7 @@ def from_dlpack(source):
 def _dlpack(tensor, **options):
     if tensor.requires_grad:
         raise ExchangeError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
-    if min(tensor.array.strides, default=0) < 0 and not options.get("copy"):  # PyTorch would end the process
+    if any(stride < 0 for stride in tensor.array.strides) and not options.get("copy"):  # PyTorch would end the process
         raise ExchangeError(f"dlpack: self lies backwards (strides {tensor.array.strides}); call .clone() first")
     try:
         with device.place_of(tensor.array).active():

@@ -102,7 +102,7 @@ def _onnx():
 class Graph(Interceptor):
     """The nodes and constants that one run of a model writes.
 
-    names   {id of an array that came from the input: its name}
+    names   {id of an array that came from the input: (its name, that array, so that its id stays its own)}
     places  for each node the op, the layer and the line that applied it
     """
 
@@ -110,7 +110,7 @@ class Graph(Interceptor):
 
     def __init__(self, model):
         self.nodes, self.places, self.constants = [], [], {}
-        self.names, self.held, self.known = {}, [], {}
+        self.names, self.known = {}, {}
         self.layers = {module: name for name, module in model.named_modules()}
         owned = [*model.named_parameters(), *model.named_buffers()]
         self.owned = {id(tensor.array): f"{name}_" if name in ENDS else name for name, tensor in reversed(owned)}
@@ -130,7 +130,7 @@ class Graph(Interceptor):
             return value
         array = value.array if isinstance(value, Tensor) else np.asarray(value)
         if id(array) in self.names:
-            name = self.names[id(array)]
+            name, _ = self.names[id(array)]
             return name if dtype is None or dtype == array.dtype else self.node("Cast", name, to=_kind(dtype))
         owned, array = self.owned.get(id(array)), device.host(array)
         if dtype is not None and dtype != array.dtype:
@@ -142,9 +142,8 @@ class Graph(Interceptor):
         return name
 
     def called(self, tensor, name):
-        """State that a Tensor came from the input; its array is held, so that its id stays its own."""
-        self.names[id(tensor.array)] = name
-        self.held.append(tensor.array)
+        """State that a Tensor came from the input."""
+        self.names[id(tensor.array)] = name, tensor.array
 
     def apply(self, primitive, values, below):
         """Apply a primitive, and write it down if an argument came from the input."""

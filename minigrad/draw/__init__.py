@@ -9,10 +9,9 @@ matplotlib is imported when something is drawn; pyplot and the settings of the u
 bars stand beside the Axes, so figures with several are best made with layout="constrained".
 """
 
+from .charts import confusion_matrix, histograms, learning_curve, memory, save_learning_curve, timeline
 from .graph import Graph, graph
 from .images import feature_maps, filters, worst_mistakes
-from .performance import memory, timeline
-from .statistics import confusion_matrix, histograms, learning_curve, save_learning_curve
 from .style import save
 
 __all__ = [

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from minigrad_kernels.errors import ShapeError
-
+from ..core.check import one_of
 from ..units import in_bytes
 from .spans import OPERATIONS
 
@@ -41,9 +40,7 @@ KINDS = {"op": OPERATIONS, "layer": (*OPERATIONS, "module"), "kernel": ("kernel"
 
 def rows(spans, layers, whole, by):
     """The Rows of a table: layers in their order, others by their time; shares are of `whole` seconds."""
-    if by not in KINDS:
-        raise ShapeError(f"table: by is {by!r}, want one of {', '.join(KINDS)}")
-    layered, found = by == "layer", {}
+    layered, found = one_of("table", "by", by, KINDS) == "layer", {}
     for name, kind in layers.types.items() if layered else ():
         found[name] = Row(name, kind, parameters=layers.parameters[name])
     for span in spans:
@@ -57,7 +54,13 @@ def rows(spans, layers, whole, by):
             row.bytes += span.nbytes
             row.memory += span.kept
             if layered:
-                _add_to_layer(row, span)
+                row.calls += span.kind == "module"
+                if span.within("backward"):
+                    row.backward += span.own
+                    continue
+                row.forward += span.own
+                if span.kind == "forward" and span.name not in row.operations:
+                    row.operations += (span.name,)
             else:
                 row.calls += 1
                 row.total += span.seconds if all(outer.name != name for outer in span.around()) else 0
@@ -67,16 +70,6 @@ def rows(spans, layers, whole, by):
     for row in found:
         row.total = row.self + sum(one.self for one in found if layers.holds(row.name, one.name))
     return found
-
-
-def _add_to_layer(row, span):
-    row.calls += span.kind == "module"
-    if span.within("backward"):
-        row.backward += span.own
-    else:
-        row.forward += span.own
-        if span.kind == "forward" and span.name not in row.operations:
-            row.operations += (span.name,)
 
 
 def _outside(span):

@@ -126,11 +126,10 @@ def _mistakes(report):
         axes = draw.worst_mistakes(report.test.images, targets, probabilities, labels=report.classes)
         drawn.append(picture(axes, "The worst mistakes: least probability for the true class.", DPI))
     rows = [["class", "most often taken for", "test images", "found (recall)", "precision"]]
-    for number, (name, counts) in enumerate(zip(report.classes, matrix, strict=True)):
-        there, found, predicted = (int(count) for count in (counts.sum(), counts[number], matrix[:, number].sum()))
-        others = np.where(np.arange(len(counts)) == number, 0, counts)
-        often = others.argmax()
-        taken = f"{report.classes[often]} ({others[often]})" if others[often] else "-"
+    others = matrix - np.diag(matrix.diagonal())
+    numbers = zip(matrix.sum(1).tolist(), matrix.sum(0).tolist(), matrix.diagonal().tolist(), strict=True)
+    for name, (there, predicted, found), wrong in zip(report.classes, numbers, others, strict=True):
+        taken = f"{report.classes[wrong.argmax()]} ({wrong.max()})" if wrong.any() else "-"
         recall = bar(found / there, _percent(found / there)) if there else "-"
         rows.append([name, taken, f"{there:,}", recall, _percent(found / predicted) if predicted else "-"])
     return note(said) + columns(*drawn) + table(rows, words=2)

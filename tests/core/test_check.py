@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import GradcheckError, Tensor, gradcheck, gradgradcheck, nn, ops, primitive
+from minigrad import GradcheckError, Tensor, gradcheck, gradgradcheck, ops, primitive
 from minigrad.anomaly import outside
 
 
@@ -33,26 +33,17 @@ def test_right_gradients_pass_and_wrong_ones_are_found():
     ):
         with pytest.raises(GradcheckError, match=r"inputs\[0\].*finite differences give"):
             gradcheck(with_rule(rule), [leaf(4)])
-
-
-def test_gradients_right_in_value_that_are_not_differentiable_are_found_at_second_order():
-    """By the argument, and by the gradient that came."""
-    for rule, words in (
+    two, bad = lambda x, y: [ops.exp(x) * y, ops.matmul(x, y)], with_rule(lambda g, x: g)
+    assert gradcheck(two, [leaf(3, 3), leaf(3, 3)])
+    with pytest.raises(GradcheckError, match=r"inputs\[1\]"):
+        gradcheck(lambda x, y: x * bad(y), [leaf(3), leaf(3)])
+    for rule, words in (  # right in value, but not to be differentiated by the argument, or by the gradient that came
         (lambda g, x: 3 * g * (x * x).detach(), r"inputs\[0\]"),
         (lambda g, x: 3 * g.detach() * x * x, r"inputs\[1\]"),
     ):
-        op = with_rule(rule)
-        assert gradcheck(op, [leaf(4)])
+        assert gradcheck(with_rule(rule), [leaf(4)])
         with pytest.raises(GradcheckError, match=words):
-            gradgradcheck(op, [leaf(4)])
-
-
-def test_several_inputs_and_outputs_are_checked_each():
-    two = lambda x, y: [ops.exp(x) * y, ops.matmul(x, y)]
-    assert gradcheck(two, [leaf(3, 3), leaf(3, 3)])
-    bad = with_rule(lambda g, x: g)
-    with pytest.raises(GradcheckError, match=r"inputs\[1\]"):
-        gradcheck(lambda x, y: x * bad(y), [leaf(3), leaf(3)])
+            gradgradcheck(with_rule(rule), [leaf(4)])
 
 
 def test_refusals():
@@ -90,31 +81,6 @@ def test_a_nan_gradient_is_named_with_the_line_that_applied_the_op():
         assert "none: out (2,) from 0 to 1; the gradient that came (2,) from 0 to 0; applied at" in str(at.value)
     (ops.sqrt(x) * Tensor(np.zeros(2))).sum().backward()
     assert np.isnan(x.grad.array[0])
-
-
-def test_ranges_are_those_of_all_that_was_given():
-    x = Tensor(np.array([1.0, np.inf]), requires_grad=True)
-    with minigrad.detect_anomaly():
-        with pytest.raises(RuntimeError, match=r"sub: .* input \(2,\) from 1 to inf; other \(2,\) from 1 to inf; at"):
-            x.bfloat16() - x
-        with pytest.raises(
-            RuntimeError, match=r"product: .* input \(1, 1, 2\) from 1 to inf; other \(1, 2, 1\) from 0 to 0;"
-        ):
-            ops.einsum("i,i->", x, 0 / x.detach() * 0)
-        zero = Tensor(np.zeros(2), requires_grad=True)
-        with pytest.raises(
-            RuntimeError, match=r"pow: the gradient of input .*: input \(2,\) from 0 to 0; the gradient"
-        ):
-            (0 * zero**0.5).sum().backward()
-
-
-def test_statistics_that_an_op_writes_are_no_excuse():
-    images = Tensor(np.full((2, 2, 2, 2), np.inf, np.float32), requires_grad=True)
-    with (
-        minigrad.detect_anomaly(),
-        pytest.raises(RuntimeError, match="batch_statistics: the result has NaN.* from inf to inf"),
-    ):
-        nn.BatchNorm2d(2)(images)
 
 
 def test_a_nan_that_was_given_is_nobodys_fault():

@@ -8,7 +8,7 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, models, nn, optim
-from minigrad_kernels.toolchain import set_threads, share, shared, threads
+from minigrad_kernels.toolchain import set_threads, threads
 from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 from tests.core import same_bits
 from tests.core.test_workers import program
@@ -71,26 +71,6 @@ def test_networks_have_the_same_bits_for_any_number_of_threads(network, before):
     assert first == again == shared
 
 
-@shared
-def parts_of_a_sum(team, x, parts):
-    """What no kernel may do: the shares, and so the order of the sum, follow the number of threads."""
-    total = x[0] * 0
-    for k in share(x.size, team):
-        total += x[k]
-    parts[team[0]] = total
-
-
-def test_a_sum_cut_by_threads_would_be_seen(monkeypatch, before):
-    def rows():
-        parts = np.zeros(2, np.float32)
-        parts_of_a_sum(np.random.default_rng(0).standard_normal(10_000, np.float32), parts)
-        yield "sum", [parts.sum()]
-        yield "shape", [np.zeros(3)]
-
-    monkeypatch.setitem(same_bits.PARTS, "planted", rows)
-    assert same_bits.compared("planted", [1, 2])["different"] == ["sum on 2 threads"]
-
-
 # ---- kernels of GPUs -------------------------------------------------------------------------------------------------
 
 ATOMIC = re.compile(r"\b((?:atom|red)\.[\w.:]+)")
@@ -111,9 +91,3 @@ def test_no_kernel_adds_floats_in_any_order():
     with_atomics = {name: kinds for name, kinds in found.items() if kinds}
     assert set().union(*with_atomics.values()) == ALLOWED
     assert {name.partition("_")[0] for name in with_atomics} == {"softmax"}
-
-
-def test_float_atomics_would_be_seen():
-    text = "atom.global.add.f32 %f1, [%rd1], %f2;\n@%p1 red.relaxed.gpu.global.add.noftz.f16x2 [%rd1], %r1; // red.x"
-    assert atomics(text) == {"atom.global.add.f32", "red.relaxed.gpu.global.add.noftz.f16x2"}
-    assert not atomics("barrier.red.popc.u32 %r1, 0, %p1;  bar.red.and.pred %p2, 0, %p1;")

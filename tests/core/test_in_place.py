@@ -5,7 +5,6 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, checkpoint, nn, no_grad, optim
-from minigrad.graph import capture
 from minigrad.nn import functional as F
 from minigrad.optim import Optimizer
 from tests.device.stand_in_gpus import gpus
@@ -118,15 +117,6 @@ def test_types_stay():
     assert i.tolist() == [1, 2, 3] and mask.tolist() == [False, True, False]
 
 
-def test_random_numbers_are_those_of_the_initialisers():
-    for name, options in (("normal_", (1.0, 0.1)), ("uniform_", (-1, 2))):
-        found = []
-        for draw in (getattr(Tensor, name), getattr(nn.init, name)):
-            minigrad.manual_seed(3)
-            found.append(draw(minigrad.empty(4), *options).tolist())
-        assert found[0] == found[1] and len({*found[0]}) == 4
-
-
 def test_what_is_recorded_makes_a_new_tensor():
     """As the sum of a residual block, which is fused as if it were written with `+`."""
     w, total = leaf(X), minigrad.zeros(())
@@ -151,15 +141,6 @@ def test_what_is_recorded_makes_a_new_tensor():
         assert out.node.primitive.name == "conv2d_add_relu" and np.array_equal(block(x).array, out.array)
 
 
-def test_backward_refuses_values_that_were_updated():
-    w, x = leaf(X), Tensor(X.copy())
-    loss, other = (w * x).sum(), (w + x).sum()
-    x += 1
-    other.backward()  # which needs none of them
-    with pytest.raises(RuntimeError, match="mul: other was changed after it was used"):
-        loss.backward()
-
-
 def test_data_is_a_tensor_on_the_same_memory():
     with gpus(1):
         for place in ("cpu", "cuda:0"):
@@ -172,6 +153,10 @@ def test_data_is_a_tensor_on_the_same_memory():
             assert w.requires_grad and w.is_leaf and not w.data.requires_grad and w.data.array is w.array
             w.data = w.data[0, 0] * 3
             assert w.item() == 3 * wanted[0, 0] and w.shape == () and w.requires_grad and w.device == place
+    w.data = np.float64(2)  # what NumPy makes of an array without dimensions
+    assert w.item() == 2 and isinstance(w.array, np.ndarray) and w.requires_grad and w.is_leaf
+    with pytest.raises(TypeError, match="data: got a list, wanted a Tensor or an array"):
+        w.data = [1.0]
 
 
 class Momentum(Optimizer):
@@ -217,21 +202,6 @@ def test_an_optimiser_of_ones_own_needs_a_step_alone(tmp_path):
     np.testing.assert_array_equal(found, trained(Momentum, cut=3)[0])
     values = optimizer.state_dict()["state"][0]
     assert values["step"] == 6 and type(values["buffer"]) is np.ndarray and "'lr': 0.0125" in repr(optimizer)
-
-
-def test_a_captured_function_repeats_its_updates():
-    with gpus(1):
-        w, x = minigrad.zeros(3, device="cuda"), minigrad.ones(3, device="cuda")
-
-        @capture
-        def step(x):
-            w.mul_(2)
-            w[0] = 1
-            w.data += x
-            return w.sum()
-
-        sums = [step(x).item() for _ in range(3)]
-        assert w.tolist() == [2, 7, 7] and sums == [4, 8, 16] and step.graphs == 1 and w.version[0] >= 3
 
 
 def test_an_export_knows_no_updates(tmp_path):

@@ -7,22 +7,11 @@ from minigrad import Tensor, detect_anomaly, grad, ops
 from minigrad.anomaly import AnomalyError
 from minigrad.core.primitive import primitive
 from minigrad.core.tape import write
-from minigrad.fusion import Fusion, extends, waits
 from tests.device.stand_in_gpus import gpus
 
 
 def leaf(values, dtype="float64"):
     return Tensor(np.array(values, dtype), requires_grad=True)
-
-
-def test_it_has_the_name_and_text_of_its_function_and_its_options():
-    @primitive(fixed=("y",), view="x")
-    def _one_of(x, y):
-        """x."""
-        return x
-
-    assert (_one_of.name, _one_of.__name__, _one_of.__doc__) == ("one_of", "_one_of", "x.")
-    assert (_one_of.outputs, _one_of.fixed, _one_of.view) == (("out",), {"y"}, "x")
 
 
 def test_several_arguments_in_one_get_a_gradient_each_and_tuples_may_stand_anywhere():
@@ -64,36 +53,6 @@ def test_several_results():
         write(results[output].detach())[...] = 0
         with pytest.raises(RuntimeError, match=f"^split: {name} was changed after it was used"):
             results[output].sum().backward()
-
-
-def test_results_that_wait_are_as_many():
-    @primitive(outputs=("same", "twice"))
-    def both(x):
-        return x, 2 * x
-
-    @primitive(outputs=("same", "twice", "sum"))
-    def more(x):
-        return x, 2 * x, x.sum()
-
-    waits(both, lambda x: x.shape)
-    extends(more, both)(lambda values: (more, values))
-    with Fusion():
-        first, *rest = both(Tensor([1.0, 2.0]))
-        assert rest == [None]
-        second, *rest = more(first)
-        assert rest == [None, None] and second.tolist() == [1, 2]
-
-
-def test_a_rule_may_ask_for_nothing_and_what_it_returns_is_the_gradient():
-    @primitive
-    def total(x):
-        return np.asarray(x.sum())
-
-    returned = []
-    total.grads(x=lambda: returned.append(Tensor(np.ones(2))) or returned[0])
-    x = leaf([3.0, 4.0])
-    total(x).backward()
-    assert x.grad is returned[0]
 
 
 def test_refusals():

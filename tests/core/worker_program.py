@@ -15,20 +15,13 @@ import numba
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, data, nn, optim
+from minigrad import Tensor, data, optim
 from minigrad.device.random import Generator, drawing_from
 from minigrad.nn import functional as F
 from minigrad_kernels.toolchain import cpu, jit, set_threads, threads
-from tests.core.same_bits import share_everything
+from tests.core.same_bits import network, share_everything
 
 STEPS, WORKERS = 3, 3
-
-
-def network():
-    return nn.Sequential(
-        *(nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Dropout(0.3)),
-        *(nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(64, 10)),
-    )
 
 
 def batches():

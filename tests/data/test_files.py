@@ -41,22 +41,14 @@ GOOD = header(2, 3, 4) + bytes(range(24))
 LONG = gzip.compress(header(4000) + np.random.default_rng(0).bytes(4000), mtime=0)
 IDX_FAULTS = {
     "empty file": (b"", "truncated"),
-    "half a dimension": (GOOD[:10], "truncated"),
     "one element short": (GOOD[:-1], "truncated: 1 of"),
     "one byte over": (GOOD + b"\x00", "goes on after the 24 bytes"),
-    "html page": (b"<!DOCTYPE html><html>", "starts with"),
     "floats": (header(24, code=0x0D) + bytes(96), "starts with 0x00000d01, wanted 0x000008"),
-    "rank 0": (header(rank=0) + b"a", "starts with 0x00000800"),
-    "rank 255": (header(*[1] * 255) + b"a", "dimension"),
     "zero beside huge": (header(0xFFFFFFFF, 0, 0xFFFFFFFF), "takes 0 bytes, wanted 1 to"),
     "product wraps 64 bits to 0": (header(1 << 31, 1 << 31, 4), "wanted 1 to"),
-    "dimension too big": (flipped(GOOD, 7), "truncated"),
-    "gzip of nothing": (gzip.compress(b""), "truncated"),
-    "gzip magic only": (b"\x1f\x8b", "."),
     "gzip truncated in data": (LONG[:-500], "."),
     "gzip checksum wrong": (flipped(LONG, -6), "CRC"),
     "gzip data flipped": (flipped(LONG, 2000), "."),
-    "gzip method unknown": (flipped(LONG, 2), "."),
     "gzip bomb within its shape": (gzip.compress(header(1 << 29) + bytes(1 << 20)), "wanted 1 to"),
     "gzip bomb after its shape": (gzip.compress(GOOD + bytes(1 << 22)), "goes on"),
 }
@@ -131,19 +123,13 @@ TRUNCATED = "truncated|unexpected end|empty|does not hold"
 CIFAR_FAULTS = {
     "no tar": (b"a" * 2000, "."),
     "no training batch": (archive([(TEST, BATCH)]), "does not hold .*data_batch_1"),
-    "no test batch": (archive([(ONE, BATCH)]), "does not hold .*test_batch"),
     "upward names": (archive([("../" + n, c) for n, c in PAIR]), "does not hold"),
     "record cut": (archive([(ONE, BATCH[:-1]), (TEST, BATCH)]), "records of 3073 bytes"),
-    "empty batch": (archive([(ONE, b""), (TEST, BATCH)]), "has 0 bytes"),
     "label 255": (archive([(ONE, b"\xff" * CIFAR10_RECORD), (TEST, BATCH)]), "has label 255, wanted 0 to 9"),
     "symbolic link": (archive([special(ONE, tarfile.SYMTYPE, "/etc/passwd"), PAIR[1]]), "wanted a regular file"),
-    "hard link": (archive([PAIR[1], special(ONE, tarfile.LNKTYPE, TEST)]), "wanted a regular file"),
     "device": (archive([special(ONE, tarfile.CHRTYPE), PAIR[1]]), "wanted a regular file"),
-    "header checksum wrong": (flipped(TAR, 150), "."),
-    "truncated in header": (TAR[:300], TRUNCATED),
     "truncated in batch": (TAR[:4000], TRUNCATED),
     "size too many records": (sized(b"%011o" % (CIFAR10_RECORD * 100_000)), "307300000 bytes, wanted"),
-    "size not octal": (sized(b"99999999999"), "."),
     "size negative": (sized(b"\xff" * 10 + b"\xfe\x00"), "."),
 }
 

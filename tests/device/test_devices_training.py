@@ -138,10 +138,7 @@ RNG = np.random.default_rng(0)
 DATA = Dataset(RNG.integers(0, 256, (23, 3, 6, 5), np.uint8), RNG.integers(0, 4, 23), tuple("abcd"))
 NORMALIZE = Normalize((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
 TRANSFORMS = {  # {name: (the transform, whether it is done where the data lie)}
-    "as they are": (None, True),
     "normalised": (NORMALIZE, True),
-    "cut": (PadCrop(2), True),
-    "mirrored": (Flip(), True),
     "all": (Compose([PadCrop(1, "edge"), Flip(0.3), NORMALIZE]), True),
     "in another order": (Compose([Flip(), PadCrop(1)]), False),
     "one's own": (Compose([lambda images, generator: images[:, ::-1].copy()]), False),

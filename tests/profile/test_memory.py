@@ -110,17 +110,3 @@ def test_the_rest_is_what_the_pool_holds_beyond_that():
     total = sum(profile.memory[-1][1].values())
     assert 0.75 * used_bytes() <= total <= used_bytes()  # sizes in the pool are rounded up
     del kept
-
-
-# ---- blocks of the pool ----------------------------------------------------------------------------------------------
-
-
-def test_blocks_tell_memory_apart():
-    large, other = (pool.take((100, 100), np.float32, None) for _ in range(2))
-    block = pool.block(large)
-    assert block.nbytes == 40000 <= block.pooled and block.key != pool.block(other).key
-    assert pool.block(large[3:, ::2].T.reshape(-1)[:0].base).key != pool.block(other).key
-    assert pool.block(large[3:, ::2].T) == block
-    small = np.arange(12.0)
-    assert pool.block(small)[1:] == (96, 0) and pool.block(small[:6])[1:] == (48, 0)
-    assert pool.block(small).key == pool.block(small[:6].reshape(2, 3)).key

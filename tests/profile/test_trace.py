@@ -10,12 +10,11 @@ from tests.device.stand_in_gpus import gpus
 from tests.profile.profile_parts import batch, check, rows
 
 
-def step(place="cpu", name="lenet"):
-    """(model, profile) of a step."""
-    minigrad.manual_seed(0)
-    model, (x, y) = models.build(name, (1, 28, 28)).to(place), batch()
+def step(place, model, side):
+    """The profile of a step."""
+    (x, y), model = batch(side=side), model.to(place)
     optimizer = optim.Adam(model.parameters())
-    return model, measure_step(model, F.cross_entropy, (x.to(place), y.to(place)), optimizer)
+    return measure_step(model, F.cross_entropy, (x.to(place), y.to(place)), optimizer)
 
 
 def lanes(events):
@@ -23,7 +22,7 @@ def lanes(events):
 
 
 def test_a_trace_has_every_call(tmp_path):
-    _, profile = step()
+    profile = step("cpu", models.build("lenet", (1, 28, 28)), 28)
     profile.trace(tmp_path / "trace.json")
     events = check(tmp_path / "trace.json")
     calls = [event for event in events if event["ph"] == "X"]
@@ -46,7 +45,8 @@ def test_a_trace_has_every_call(tmp_path):
 
 def test_on_a_gpu_marks_in_the_stream_tell_when_it_did_what(tmp_path):
     with gpus(1) as machine:
-        model, profile = step("cuda")
+        model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(72, 10))
+        profile = step("cuda", model, 8)
         waits = [name for name, *_ in machine.synchronisations]
     assert waits  # at the begin and the end
     calls = [span for span in profile.spans if span.kind in ("forward", "backward", "update")]

@@ -177,7 +177,7 @@ FIT = [
     row(ValueError, "confusion_matrix: classes is 0, wanted at least 1", confusion_matrix, TWO, TWO, 0),
     row(ValueError, "confusion_matrix: got array.*wanted two of shape", confusion_matrix, TWO, TWO[:1], 2),
     row(ValueError, r"state is malformed, wanted what History.state_dict\(\) gives", HISTORY.load_state_dict, {}),
-    row(ValueError, "learning_curve: quantity is 'speed', want o", HISTORY.plot, None, "speed"),
+    row(ValueError, "learning_curve: quantity is 'speed', wanted 'loss' o", HISTORY.plot, None, "speed"),
     row(RuntimeError, "Profile: it has not ended yet; ask aft", ENDED.table),
 ]
 
