@@ -35,10 +35,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cpu_tables import with_spread
 from engines import PEERS, TORCH
 from machine import installed, versions
 from rounds import FEWEST, Failed, Worker, ended, in_sets, in_turn, no_kernels, paired, summary, working
+from tables import with_spread
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
