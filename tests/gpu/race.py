@@ -14,7 +14,7 @@ from minigrad import data, device, manual_seed, models, optim, train
 from minigrad.data import available
 from tests.benchmarks import tasks
 
-from .contenders import WARM, torch_waits
+from .contenders import captured_by_torch, torch_waits, training_step
 
 TARGETS = {10_000: 0.985, 60_000: 0.99}  # by the number of training images
 SEEDS = 3
@@ -78,44 +78,8 @@ def _cut(padded, picked, size):
     return padded[picked[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def _torch_step(network, optimizer, inputs, whole):
-    """step(images, labels); whole: captured as one graph on the static inputs, optimiser included."""
-    import torch
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(network(x), y)
-        loss.backward()
-        optimizer.step()
-
-    if not whole:
-        return step
-    stream, replayed = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    kept = [tensor.clone() for tensor in network.state_dict().values()]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM):
-            step(*inputs)
-    torch.cuda.current_stream().wait_stream(stream)
-    with torch.cuda.graph(replayed):
-        step(*inputs)
-    with torch.no_grad():  # training begins where it would without a graph
-        for tensor, before in zip(network.state_dict().values(), kept, strict=True):
-            tensor.copy_(before)
-        for state in optimizer.state.values():
-            for value in state.values():
-                value.zero_()
-
-    def replay(x, y):
-        inputs[0].copy_(x)
-        inputs[1].copy_(y)
-        replayed.replay()
-
-    return replay
-
-
 def theirs(parts, seed, epochs=None, whole=True):
-    """As ours, by PyTorch."""
+    """As ours, by PyTorch. As a graph (whole) it takes the first batch a few times more, before it captures."""
     import torch
 
     torch.manual_seed(seed)
@@ -124,10 +88,10 @@ def theirs(parts, seed, epochs=None, whole=True):
     network = tasks.built(torch.nn, tasks.LAYERS[NETWORK]).to(DEVICE).to(memory_format=torch.channels_last)
     rate = torch.tensor(RATE, device=DEVICE)
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True, capturable=whole)
-    inputs = [_cut(padded, torch.arange(BATCH, device=DEVICE), size), labels[:BATCH].clone()]
+    step = training_step(network, optimizer, torch.nn.functional.cross_entropy)
+    step = captured_by_torch(step) if whole else step
     torch_waits()
     begun, rows, steps = time.perf_counter(), [], len(labels) // BATCH
-    step = _torch_step(network, optimizer, inputs, whole)
     for epoch in range(epochs or EPOCHS):
         network.train()
         order = torch.randperm(len(labels), device=DEVICE)
