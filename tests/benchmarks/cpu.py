@@ -35,10 +35,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cpu_tables import with_spread
 from engines import PEERS, TORCH
 from machine import installed, versions
 from rounds import FEWEST, Failed, Worker, ended, in_sets, in_turn, no_kernels, paired, summary, working
+from tables import with_spread
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
@@ -170,59 +170,52 @@ def _is_mnist(folder):
 
 
 def memory(options):
-    rows = []
-    size, threads = options.batch_size[0], options.threads[-1]
+    """First steps and peak memory; for minigrad also first steps where nothing is compiled."""
+    rows, size, threads = [], options.batch_size[0], options.threads[-1]
     for model in options.models:
         row = {"model": model, "batch_size": size, "threads": threads}
         row |= {key: {} for key in ("first_step_s", "peak_mb", "grown_mb")}
         absent, task = {}, named(model)
         for name in ("minigrad", "torch", *options.peers):
             start = starting(name, task, size, threads, options)
-            if why := hindrance(name, task, options) or _processes(name, start, row, options.starts):
-                absent[name] = why
-        row["empty_cache_s"] = _without_kernels(starting("minigrad", task, size, threads, options), options.starts)
+            try:
+                if why := hindrance(name, task, options):
+                    raise Failed(why)
+                if name not in PEERS:
+                    lived(start)  # it fills caches
+                seconds, end = zip(*[lived(start) for _ in range(1 if name in PEERS else options.starts)], strict=True)
+            except Failed as why:
+                if name not in PEERS:
+                    raise Failed(f"{name}: {why}") from why
+                absent[name] = str(why)
+                continue
+            row["first_step_s"][name] = round(statistics.median(seconds), 2)
+            row["peak_mb"][name] = end[-1]["peak_mb"]
+            row["grown_mb"][name] = round(end[-1]["peak_mb"] - end[-1]["imported_mb"], 1)
+        start, cold = starting("minigrad", task, size, threads, options), []
+        for _ in range(options.starts):
+            with no_kernels():
+                cold.append(lived(start)[0])
+        row["empty_cache_s"] = round(statistics.median(cold), 2)
         rows.append(row | ({"not_run": absent} if absent else {}))
         cold = f"minigrad with an empty cache {row['empty_cache_s']}"
         say(f"{model}, first step, s: {row['first_step_s']}, {cold}; peak memory, MB: {row['peak_mb']}")
     return {"rows": rows}
 
 
-def _without_kernels(start, starts):
-    """The first step of minigrad where nothing is compiled, in seconds: the median of processes one after the other."""
-    seconds = []
-    for _ in range(starts):
-        with no_kernels(), working({"minigrad": start}) as (workers, reasons):
-            if reasons:
-                sys.exit(f"minigrad: {reasons['minigrad']}")
-            seconds.append(workers["minigrad"].first_step)
-    return round(statistics.median(seconds), 2)
+def lived(start):
+    """(seconds to the end of its first step, what it says at its end) of a process that trains for a few steps.
 
-
-def _processes(name, start, row, starts):
-    """Add to a row what processes of one contender, one after the other, say; or return why it has none.
-
-    The first process fills caches, the last one trains; of the others than the first, if there are any, the first
-    step is timed.
+    Errors  Failed, with the reason
     """
-    seconds, last = [], 0 if name in PEERS else starts
-    for number in range(last + 1):
-        with working({name: start}) as (workers, reasons):
-            if name in workers:
-                seconds.append(workers[name].first_step)
-            if name in workers and number == last:
-                try:
-                    workers[name].ask("steps", TRAINED)
-                    found = ended(workers, reasons)
-                except Failed as why:
-                    reasons[name] = str(why)
-            if reasons and name not in PEERS:
-                sys.exit(f"{name}: {reasons[name]}")
-            if reasons:
-                return reasons[name]
-    row["first_step_s"][name] = round(statistics.median(seconds[1:] or seconds), 2)
-    row["peak_mb"][name] = found[name]["peak_mb"]
-    row["grown_mb"][name] = round(found[name]["peak_mb"] - found[name]["imported_mb"], 1)
-    return None
+    with working({"it": start}) as (workers, reasons):
+        if workers:
+            seconds = workers["it"].first_step
+            workers["it"].ask("steps", TRAINED)
+            end = ended(workers, reasons)
+        if reasons:
+            raise Failed(reasons["it"])
+        return seconds, end["it"]
 
 
 # ---- command ---------------------------------------------------------------------------------------------------------

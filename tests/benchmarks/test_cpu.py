@@ -1,9 +1,7 @@
-"""The CPU benchmark: all contenders train the same task, slow and noisy steps are told apart, its workers end."""
+"""The CPU benchmark: all contenders train the same task, slow and noisy steps and failures are told apart."""
 
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -116,29 +114,3 @@ def test_quick_mode_runs_all_parts():
     assert cpu.RESULTS.read_bytes() == before
     refused = subprocess.run([sys.executable, SCRIPT, "--quick", "--write"], capture_output=True, text=True)
     assert refused.returncode == 2 and "--quick" in refused.stderr
-
-
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-@pytest.mark.deep
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
-def test_workers_end_with_the_benchmark():
-    pytest.importorskip("torch")
-    command = [sys.executable, SCRIPT, "--parts", "steps", "--models", "lenet", "--threads", "1", "--peers"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    end = time.monotonic() + 60
-    while len(workers := children(process.pid)) < 4 and time.monotonic() < end:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    _, complaints = process.communicate(timeout=60)
-    assert len(workers) == 4 and process.returncode == 1 and "interrupted" in complaints
-    # One that was just being started is not known yet: it ends when nobody is left to ask it.
-    end = time.monotonic() + 20
-    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)

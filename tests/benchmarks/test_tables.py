@@ -1,7 +1,6 @@
 """The tables of the CPU benchmark say what is absent, and how far single sets of processes lie apart."""
 
-from . import cpu_tables as tables
-from . import precision, precision_tables
+from . import precision, tables
 
 MACHINE = {"cpu": "Some CPU", "cores": 2, "python": "3.11.7", "jax": "0.10.2", "date": "2026-11-22", "commit": "abc"}
 
@@ -45,7 +44,7 @@ def test_accuracies_by_precision():
         "bfloat16": summary(98.5, 99.5),
         "float16": summary(98.2, 98.0),
     }
-    text = "\n".join(precision_tables.precision_table(MACHINE | {"jobs": [row]}))
+    text = "\n".join(tables.precision_table(MACHINE | {"jobs": [row]}))
     assert "| MNIST | 2 | 98.50 | 99.00 (+0.50 ± 0.00) | 98.10 (-0.40 ± 0.60) |" in text
     assert "`minigrad train --precision P`" in text
     assert precision.apart(row) == ["bfloat16"], "beyond 0.2 points by more than twice the standard error"

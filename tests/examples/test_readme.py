@@ -78,7 +78,7 @@ def test_figures_are_those_of_the_results_files():
 
 
 def test_tables_of_a_gpu_come_from_its_results_file():
-    from tests.benchmarks.readme import gpu_tables
+    from tests.benchmarks.tables import gpu_tables
 
     machine = {"gpu": "Some GPU", "cupy": "14.2.0", "numba": "0.68.1", "date": "2026-11-21", "commit": "abc"}
     rates = {"minigrad": 20, "minigrad, graph": 60, "torch NCHW": 9, "torch NHWC": 10, "torch graph NHWC": 30}

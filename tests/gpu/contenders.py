@@ -13,7 +13,7 @@ from minigrad import Tensor, device, graph, models, no_grad, optim
 from minigrad.nn import functional as F
 from tests.benchmarks import tasks
 
-__all__ = ["CONTENDERS", "PRECISIONS", "WARM", "Contender", "torch_compiled", "torch_waits"]
+__all__ = ["CONTENDERS", "PRECISIONS", "captured_by_torch", "torch_compiled", "torch_waits", "training_step"]
 
 PRECISIONS = "float32", "tf32", "bfloat16"
 DEVICE = "cuda"
@@ -28,7 +28,7 @@ class Contender(NamedTuple):
     wait: Callable  # until the device has done all
 
 
-def _step(network, optimizer, cross_entropy, autocast):
+def training_step(network, optimizer, cross_entropy, autocast=contextlib.nullcontext):
     """A training step, written alike for both."""
 
     def step(x, y):
@@ -62,7 +62,7 @@ def _ours(name, size, precision, captured):
     data = [(Tensor(x).to(DEVICE), Tensor(y).to(DEVICE)) for x, y in tasks.batches(name, size, DATA)]
     modes = {"tf32": minigrad.tf32, "bfloat16": lambda: minigrad.autocast("bfloat16")}
     mode = modes.get(precision, contextlib.nullcontext)
-    step = _step(network, optimizer, F.cross_entropy, mode)
+    step = training_step(network, optimizer, F.cross_entropy, mode)
 
     def whole(*batch):  # backward computes in TF32, too
         with minigrad.tf32(precision == "tf32"):
@@ -90,7 +90,7 @@ def torch_waits():
         torch.cuda.synchronize()
 
 
-def _torch_graph(call):
+def captured_by_torch(call):
     """The call as a CUDA graph, captured at its first use: a whole step, optimiser included."""
     import torch
 
@@ -141,7 +141,7 @@ def _theirs(name, size, precision, layout, captured=None):
         "cache_enabled": captured is None,
     }
     autocast = lambda: torch.autocast(**options)
-    step = _step(network, optimizer, torch.nn.functional.cross_entropy, autocast)
+    step = training_step(network, optimizer, torch.nn.functional.cross_entropy, autocast)
     return _contender(network, step, data, torch.no_grad, autocast, torch_waits, captured or (lambda call: call))
 
 
@@ -150,7 +150,7 @@ def torch_eager(layout):
 
 
 def torch_graph(layout):
-    return lambda name, size, precision: _theirs(name, size, precision, layout, _torch_graph)
+    return lambda name, size, precision: _theirs(name, size, precision, layout, captured_by_torch)
 
 
 def torch_compiled(layout):

@@ -3,7 +3,6 @@
 steps        training steps of two networks: the same bits twice, losses near the CPU's
 graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
-hopper       the rung of the matrix product for Hopper alone, in a process of its own; others take it if it works
 correctness  the tables of tests/kernels/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
 kernels      memory-bound kernels beside a device copy, and the host time of a launch
@@ -13,14 +12,13 @@ training     the main jobs by the package's command: the CPU's accuracy, and the
 peers        beside PyTorch, all of these:
 products     each rung of the matrix product in each type beside cuBLAS
 convolutions each rung of convolution and of its gradients in each type beside cuDNN
-networks     images a second, memory and energy of whole networks, eager and as graphs
+networks     images a second and memory of whole networks, eager and as graphs
 race         seconds of training to an accuracy on MNIST
-cifar        the ResNet on CIFAR-10: accuracy and seconds of 20 epochs
 compiled     networks as graphs beside torch.compile
 
 Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time), which `pip install -e
 .[test,cuda13]` brings together with mpiexec for several ranks; PyTorch for peers, compute-sanitizer on the PATH for
-that part alone. MNIST and CIFAR-10 are trained on where MINIGRAD_DATA names a folder with them. Where there is no
+that part alone. MNIST is trained on where MINIGRAD_DATA names a folder with it. Where there is no
 CUDA compiler, kernels come from a cache named by MINIGRAD_CACHE, or the driver compiles PTX of the archive that
 MINIGRAD_PTX names. --commit says what is measured where the files are not in a repository.
 
@@ -46,10 +44,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ("products", "convolutions", "networks", "race", "cifar", "compiled")
+PEERS = ("products", "convolutions", "networks", "race", "compiled")
 PARTS = (
-    "steps", "graphs", "sanitizer", "hopper", "correctness", "ops", "kernels", "profiles", "parallel", "training",
-    *PEERS,
+    "steps", "graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "parallel", "training", *PEERS,
 )  # fmt: skip
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit

@@ -1,4 +1,4 @@
-"""Whole networks beside PyTorch on the same GPU, eagerly and as graphs: images a second, memory, energy."""
+"""Whole networks beside PyTorch on the same GPU, eagerly and as graphs: images a second and memory."""
 
 import gc
 import statistics
@@ -9,7 +9,6 @@ from cupy.cuda import runtime
 from minigrad import device
 
 from .contenders import CONTENDERS, PRECISIONS
-from .energy import joules
 
 BATCHES = {"keras-cnn": (64, 128, 512, 2048), "lenet": (64, 128, 512, 2048), "mnist-net": (64, 128, 512, 2048)}
 BATCHES["resnet"] = (64, 128, 512, 2048)
@@ -19,7 +18,7 @@ BURST = 5  # calls between two looks at the clock
 
 
 def timed(call, wait, seconds):
-    """(seconds of one call, calls), from as many as take so long."""
+    """Seconds of one call, from as many as take so long."""
     wait()
     begun, count = time.perf_counter(), 0
     while not count or time.perf_counter() - begun < seconds:
@@ -29,7 +28,7 @@ def timed(call, wait, seconds):
         if count % (10 * BURST) == 0:  # the device lags behind, but not by much
             wait()
     wait()
-    return (time.perf_counter() - begun) / count, count
+    return (time.perf_counter() - begun) / count
 
 
 def _free():
@@ -66,19 +65,13 @@ def compared(makers, name, task, size, precision):
             calls[contender] = _prepared(make, name, task, size, precision)
         except Exception as error:  # of a peer, or of memory; what there is, is compared
             absent[contender] = f"{type(error).__name__}: {error}"[:200]
-    times, images, energy = ({contender: [] for contender in calls} for _ in range(3))
+    times = {contender: [] for contender in calls}
     for _ in range(ROUNDS):
         for contender, (call, wait, _) in calls.items():
-            before = joules()
-            seconds, count = timed(call, wait, SECONDS)
-            times[contender].append(seconds)
-            images[contender].append(count * size)
-            energy[contender].append(None if before is None else joules() - before)
+            times[contender].append(timed(call, wait, SECONDS))
     row = {"network": name, "task": task, "batch": size, "precision": precision}
     row["images_per_second"] = {c: round(size / statistics.median(values), 1) for c, values in times.items()}
     row["bytes"] = {contender: taken for contender, (_, _, taken) in calls.items()}
-    if all(None not in values for values in energy.values()):
-        row["joules_per_image"] = {c: float(f"{sum(energy[c]) / sum(images[c]):.3g}") for c in calls}
     return row | ratios(row["images_per_second"]) | ({"absent": absent} if absent else {})
 
 

@@ -3,14 +3,10 @@
 98.5 % after 10,000 training images, 99 % after all 60,000 where they are on disk; both cut at random places of padded
 images that lie on the device, with the same batches, rates and epochs. Every contender trains once before it is timed,
 so that its kernels are compiled and chosen; capturing a graph counts. Evaluations are left out of the time.
-
-cifar.py trains the ResNet by the same functions.
 """
 
-import contextlib
 import math
 import time
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,29 +14,14 @@ from minigrad import data, device, manual_seed, models, optim, train
 from minigrad.data import available
 from tests.benchmarks import tasks
 
-from .contenders import WARM, torch_waits
+from .contenders import captured_by_torch, torch_waits, training_step
 
 TARGETS = {10_000: 0.985, 60_000: 0.99}  # by the number of training images
 SEEDS = 3
 DEVICE = "cuda"
 TEST_BATCH = 1000
-
-
-class Recipe(NamedTuple):
-    """How all contenders train; the rate falls from `rate` to 0 along a cosine."""
-
-    network: str = "keras-cnn"
-    optimizer: str = "Adam"
-    options: dict = {}  # noqa: RUF012  (of the optimizer, in both libraries)
-    epochs: int = 10
-    batch: int = 64
-    rate: float = 3e-3
-    padding: int = 2
-    flip: bool = False
-    precision: str = "float32"
-
-
-MNIST = Recipe()
+# How all contenders train; the rate falls from RATE to 0 along a cosine.
+NETWORK, EPOCHS, BATCH, RATE, PADDING = "keras-cnn", 10, 64, 3e-3, 2
 
 
 class Clock(train.Callback):
@@ -61,122 +42,76 @@ class Clock(train.Callback):
         self.begun += time.perf_counter() - now
 
 
-def ours(parts, seed, recipe=MNIST, epochs=None, **options):
+def ours(parts, seed, epochs=None, **options):
     """[(seconds, accuracy)] of each epoch; options: of fit."""
     manual_seed(seed)
     images, test_images = parts
-    model = models.build(recipe.network, images.images.shape[1:], tasks.CLASSES).to(DEVICE)
-    optimizer = getattr(optim, recipe.optimizer)(model.parameters(), lr=recipe.rate, **recipe.options)
-    change = data.Compose([data.PadCrop(recipe.padding), *([data.Flip()] if recipe.flip else [])])
-    loader = data.Loader(images, recipe.batch, True, seed, drop_last=True, transform=change, device=DEVICE)
-    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, recipe.epochs * len(loader))
+    model = models.build(NETWORK, images.images.shape[1:], tasks.CLASSES).to(DEVICE)
+    optimizer = optim.Adam(model.parameters(), lr=RATE)
+    loader = data.Loader(images, BATCH, True, seed, drop_last=True, transform=data.PadCrop(PADDING), device=DEVICE)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * len(loader))
     clock = Clock(model, data.Loader(test_images, TEST_BATCH, device=DEVICE))
-    options |= {} if recipe.precision == "float32" else {"precision": recipe.precision}
-    train.fit(model, loader, optimizer, epochs or recipe.epochs, schedule=schedule, callbacks=[clock], **options)
+    train.fit(model, loader, optimizer, epochs or EPOCHS, schedule=schedule, callbacks=[clock], **options)
     return clock.rows
 
 
 # ---- PyTorch ---------------------------------------------------------------------------------------------------------
 
 
-def _on_gpu(part, padding):
+def _on_gpu(part):
     """Images of a data set with a margin of zeros, scaled to 0..1, and its labels."""
     import torch
 
     images = torch.from_numpy(part.images).to(DEVICE).float() / 255
-    padded = torch.nn.functional.pad(images, (padding,) * 4)
+    padded = torch.nn.functional.pad(images, (PADDING,) * 4)
     return padded.contiguous(memory_format=torch.channels_last), torch.from_numpy(np.asarray(part.labels)).to(DEVICE)
 
 
-def _cut(padded, picked, size, flip=False):
-    """Windows of the picked images at random places, every second one from right to left if they are to be flipped."""
+def _cut(padded, picked, size):
+    """Windows of the picked images at random places."""
     import torch
 
     places = padded.shape[-1] - size + 1
     rows, columns = (
         torch.randint(places, (len(picked), 1), device=DEVICE) + torch.arange(size, device=DEVICE) for _ in range(2)
     )
-    if flip:
-        columns = torch.where(torch.rand(len(picked), 1, device=DEVICE) < 0.5, columns, columns.flip(1))
     return padded[picked[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-def _torch_step(network, optimizer, inputs, whole, mode=contextlib.nullcontext):
-    """step(images, labels); whole: captured as one graph on the static inputs, optimiser included."""
-    import torch
-
-    def step(x, y):
-        optimizer.zero_grad()
-        with mode():
-            loss = torch.nn.functional.cross_entropy(network(x), y)
-        loss.backward()
-        optimizer.step()
-
-    if not whole:
-        return step
-    stream, replayed = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    kept = [tensor.clone() for tensor in network.state_dict().values()]
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM):
-            step(*inputs)
-    torch.cuda.current_stream().wait_stream(stream)
-    with torch.cuda.graph(replayed):
-        step(*inputs)
-    with torch.no_grad():  # training begins where it would without a graph
-        for tensor, before in zip(network.state_dict().values(), kept, strict=True):
-            tensor.copy_(before)
-        for state in optimizer.state.values():
-            for value in state.values():
-                value.zero_()
-
-    def replay(x, y):
-        inputs[0].copy_(x)
-        inputs[1].copy_(y)
-        replayed.replay()
-
-    return replay
-
-
-def theirs(parts, seed, recipe=MNIST, epochs=None, whole=True):
-    """As ours, by PyTorch."""
+def theirs(parts, seed, epochs=None, whole=True):
+    """As ours, by PyTorch. As a graph (whole) it takes the first batch a few times more, before it captures."""
     import torch
 
     torch.manual_seed(seed)
-    (padded, labels), (test_images, test_labels) = (_on_gpu(part, recipe.padding) for part in parts)
-    size, batch = parts[0].images.shape[-1], recipe.batch
-    network = tasks.built(torch.nn, tasks.LAYERS[recipe.network]).to(DEVICE).to(memory_format=torch.channels_last)
-    rate = torch.tensor(recipe.rate, device=DEVICE)
-    more = {"capturable": whole} if recipe.optimizer == "Adam" else {}
-    optimizer = getattr(torch.optim, recipe.optimizer)(
-        network.parameters(), lr=rate, fused=True, **recipe.options, **more
-    )
-    inputs = [_cut(padded, torch.arange(batch, device=DEVICE), size), labels[:batch].clone()]
-    half = {"device_type": DEVICE, "dtype": torch.bfloat16, "cache_enabled": not whole}
-    mode = (lambda: torch.autocast(**half)) if recipe.precision == "bfloat16" else contextlib.nullcontext
+    (padded, labels), (test_images, test_labels) = (_on_gpu(part) for part in parts)
+    size = parts[0].images.shape[-1]
+    network = tasks.built(torch.nn, tasks.LAYERS[NETWORK]).to(DEVICE).to(memory_format=torch.channels_last)
+    rate = torch.tensor(RATE, device=DEVICE)
+    optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True, capturable=whole)
+    step = training_step(network, optimizer, torch.nn.functional.cross_entropy)
+    step = captured_by_torch(step) if whole else step
     torch_waits()
-    begun, rows, steps = time.perf_counter(), [], len(labels) // batch
-    step = _torch_step(network, optimizer, inputs, whole, mode)
-    for epoch in range(epochs or recipe.epochs):
+    begun, rows, steps = time.perf_counter(), [], len(labels) // BATCH
+    for epoch in range(epochs or EPOCHS):
         network.train()
         order = torch.randperm(len(labels), device=DEVICE)
         for number in range(steps):
-            past = (epoch * steps + number) / (recipe.epochs * steps)
-            rate.fill_(recipe.rate * (1 + math.cos(math.pi * past)) / 2)
-            picked = order[number * batch : (number + 1) * batch]
-            step(_cut(padded, picked, size, recipe.flip), labels[picked])
+            past = (epoch * steps + number) / (EPOCHS * steps)
+            rate.fill_(RATE * (1 + math.cos(math.pi * past)) / 2)
+            picked = order[number * BATCH : (number + 1) * BATCH]
+            step(_cut(padded, picked, size), labels[picked])
         torch_waits()
         now = time.perf_counter()
         network.eval()
-        rows.append((now - begun, _accuracy(network, test_images, test_labels, recipe.padding)))
+        rows.append((now - begun, _accuracy(network, test_images, test_labels)))
         begun += time.perf_counter() - now
     return rows
 
 
-def _accuracy(network, padded, labels, padding):
+def _accuracy(network, padded, labels):
     import torch
 
-    inner, right = padded[:, :, padding:-padding, padding:-padding], 0
+    inner, right = padded[:, :, PADDING:-PADDING, PADDING:-PADDING], 0
     with torch.no_grad():
         for start in range(0, len(labels), TEST_BATCH):
             found = network(inner[start : start + TEST_BATCH]).argmax(1)

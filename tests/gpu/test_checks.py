@@ -16,7 +16,7 @@ from minigrad_kernels.toolchain.cuda.kernel import all_kernels
 from tests.device.stand_in_gpus import gpus
 from tests.standin import installed
 
-from . import correctness, hopper, main, sanitizer, small
+from . import correctness, main, sanitizer, small
 
 pytestmark = pytest.mark.deep
 
@@ -102,7 +102,7 @@ def test_parts_are_the_files_that_run():
 # ---- the parts themselves, on the stand-in for CuPy ------------------------------------------------------------------
 
 
-SHARED = "timing", "kinds", "contenders", "energy"  # modules of parts that import CuPy
+SHARED = "timing", "kinds", "contenders"  # modules of parts that import CuPy
 
 
 @pytest.fixture
@@ -170,19 +170,3 @@ def test_timing_and_machine(part):
     found = main.machine()
     assert (found["gpu"], found["driver"], found["multiprocessors"]) == ("stand-in", 13000, 132)
     json.dumps(found)
-
-
-def test_the_rung_of_hopper_is_tried_on_its_own(monkeypatch):
-    """What the process of its own does, here on the interpreter, and what is made of its end."""
-    monkeypatch.setattr(hopper, "SIZES", hopper.SIZES[:1])
-    hopper.attempt("tma", "interpreter")
-    real = subprocess.run
-    for code, end in (("", "right"), ("raise AssertionError", "AssertionError")):
-        start = lambda command, code=code, **options: real([sys.executable, "-c", code], **options)
-        monkeypatch.setattr(hopper.subprocess, "run", start)
-        hopper.why_not.cache_clear()
-        with installed(devices=1):
-            hopper.run(found := {})
-            assert small.runs_on("cuda", "tma") is (end == "right") and small.runs_on("cuda", "async")
-        assert found["failed"] is (end != "right") and found["tma"].endswith(end)
-    hopper.why_not.cache_clear()

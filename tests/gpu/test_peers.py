@@ -79,37 +79,15 @@ def test_networks(part, monkeypatch):
         assert {"minigrad / torch", "minigrad, graph / torch"} <= set(row["ratios"])
 
 
-def test_race_and_cifar(part, monkeypatch, tmp_path):
+def test_race(part, monkeypatch, tmp_path):
     """Both sides learn on the CPU what the race asks for, and take the recipe of the other."""
     pytest.importorskip("torch")
     race, found = part("race", DEVICE="cpu", TEST_BATCH=100, available=lambda name: tmp_path), {}
     part("contenders", DEVICE="cpu")
     digits = [images.subset(slice(320)) for images in data.digits(size=28)]
-    for name in ("mnist", "cifar10"):
-        monkeypatch.setattr(data, name, lambda folder, download: digits)
-
-    def sides(recipe):
-        return {
-            "minigrad": lambda parts, seed, given=None, **more: race.ours(parts, seed, recipe, eager=True, **more),
-            "torch": lambda parts, seed, given=None, **more: race.theirs(parts, seed, recipe, whole=False, **more),
-        }
-
-    quick = sides(race.MNIST._replace(epochs=2, batch=32))
-    part("race", TARGETS={320: 0.2, 9999: 0.5}, SEEDS=1, CONTENDERS=quick).run(found)
+    monkeypatch.setattr(data, "mnist", lambda folder, download: digits)
+    sides = {name: race.CONTENDERS[name] for name in ("minigrad", "torch")}
+    part("race", TARGETS={320: 0.2, 9999: 0.5}, SEEDS=1, EPOCHS=2, BATCH=32, CONTENDERS=sides).run(found)
     assert not found["failed"] and [row["contender"] for row in found["rows"]] == ["minigrad", "torch"]
     for row in found["rows"]:
         assert row["images"] == 320 and 0 < row["seconds"] <= row["all_seconds"] and row["accuracy"] >= 0.2
-    recipe = part("cifar").RECIPE._replace(network="lenet", epochs=2, batch=32, rate=0.01)
-    settings = {"available": lambda name: tmp_path, "RECIPE": recipe, "CONTENDERS": sides(recipe), "WORSE": 1}
-    part("cifar", **settings).run(found := {})
-    assert not found["failed"] and [len(row["curve"]) for row in found["rows"]] == [2, 2]
-
-
-def test_windows_of_the_peer_are_parts_of_the_padded_images(part):
-    torch = pytest.importorskip("torch")
-    images = torch.arange(2 * 9 * 9).reshape(2, 1, 9, 9).float() + 1
-    padded = torch.nn.functional.pad(images, (2,) * 4)
-    race, picked = part("race", DEVICE="cpu"), torch.tensor([1, 0, 1] * 20)
-    for window, index in zip(race._cut(padded, picked, 9, flip=True), picked, strict=True):
-        wanted = [padded[index, :, i : i + 9, j : j + 9] for i in range(5) for j in range(5)]
-        assert any(torch.equal(turned, one) for one in wanted for turned in (window, window.flip(2)))

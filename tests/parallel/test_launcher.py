@@ -105,7 +105,7 @@ exec sh -c "$*"
 """
 
 
-@pytest.mark.parametrize("options, ranks", [([], 4), (["--min-ranks", 1], 2)])
+@pytest.mark.parametrize("options, ranks", [pytest.param([], 4, marks=pytest.mark.deep), (["--min-ranks", 1], 2)])
 def test_a_host_that_is_gone_is_waited_for_or_done_without(tmp_path, monkeypatch, options, ranks):
     """mpiexec reaches hosts by a program that runs commands here, unless a file says that the host is gone."""
     (tmp_path / "reach").write_text(REACH)
@@ -142,6 +142,7 @@ def test_the_launcher_is_killed(tmp_path):
         assert not gone_or_killed(tmp_path)
 
 
+@pytest.mark.deep
 def test_the_parent_of_a_rank_is_killed(tmp_path):
     with launched(tmp_path, "-n", 2, *script(tmp_path, "if attempt == 0: " + FOREVER)) as head:
         os.kill(pids(tmp_path, 0, 2)[0][1], signal.SIGKILL)
@@ -169,6 +170,7 @@ def test_a_signal_lets_the_ranks_leave(tmp_path, what, number):
     assert len(list(tmp_path.glob("left-?"))) == (2 if "left" in what else 0)
 
 
+@pytest.mark.deep
 def test_a_second_signal_kills(tmp_path):
     words = script(tmp_path, ALIVE, "signal.signal(signal.SIGTERM, lambda *_: note(f'heard-{rank}'))\n")
     with launched(tmp_path, "-n", 2, *words) as head:

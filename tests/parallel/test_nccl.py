@@ -214,25 +214,6 @@ def native():
 # ---- what ranks agree on ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("often, words", [(256, 3), (10, 3 + 10)])
-def test_steps_that_repeat_need_no_words_but_every_so_often(machine, monkeypatch, often, words):
-    """The first of all, x after y, y after x; and each tenth of 100 calls."""
-    from minigrad.parallel import nccl
-
-    told = []
-    monkeypatch.setattr(nccl.NcclCollectives, "_compare", lambda self, what: told.append(what))
-    monkeypatch.setattr(nccl, "OFTEN", often)
-
-    def run(world):
-        x, y = (own_gpu(world)(np.ones(n, np.float32)) for n in (10, 20))
-        for _ in range(50):
-            world.broadcast(x, label="x")
-            world.broadcast(y, label="y")
-
-    run_local(run, 2)
-    assert len(told) == 2 * words
-
-
 OTHERS = {  # what rank 1 does: what is said of it
     "size": (lambda world, x: world.all_reduce(x[:9], label="w"), "all_reduce(float64(9,), sum, "),
     "call": (lambda world, x: world.broadcast(x, label="w"), "broadcast(float64(10,), root=0, label=w)"),
@@ -297,21 +278,6 @@ def test_nccl_that_is_missing_or_old_or_fails(machine, monkeypatch, native):
         world.all_reduce(x)
     by_host = Communicator(LocalTransport(), backend="host")
     assert device.host(by_host.all_reduce(x)).tolist() == [1, 1, 1]
-
-
-def test_sums_in_order_are_not_captured_by_others(machine, monkeypatch):
-    from minigrad.parallel import nccl
-
-    monkeypatch.setattr(nccl.Nccl, "is_captured", lambda self: True)
-
-    def run(world):
-        x = own_gpu(world)(np.ones(10))
-        with deterministic(False):
-            world.all_reduce(x)
-        world.all_reduce(x)
-
-    with pytest.raises(RuntimeError, match=r"capture it by minigrad\.graph\.capture"):
-        run_local(run, 2)
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------
@@ -513,22 +479,6 @@ def test_a_group_ends_though_graphs_captured_it(machine):
     step, batch = steps[1]
     with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
         step(batch)
-
-
-def test_a_group_that_does_not_end_is_left_in_time(machine):
-    """As where somebody else captured a collective."""
-    import cupy
-
-    world, x = world_of_one(timeout=0.3)
-    with cupy.cuda.Stream(non_blocking=True) as stream, deterministic(False):
-        stream.begin_capture()
-        world.all_reduce(x)
-        graph = stream.end_capture()
-    before = time.monotonic()
-    world.close()
-    assert time.monotonic() - before < 5 and "destroy" not in names(machine)
-    del graph
-    assert wait_for(lambda: names(machine)[-1] == "destroy")
 
 
 def test_a_replay_that_is_late_ends_the_process(machine, ended, capsys):

@@ -164,7 +164,6 @@ def job(folder, *words, ranks=4, options=()):
     return started(*LAUNCH, *options, __file__, folder, *words)
 
 
-QUICK = "kill:2:10", "halt:1:8"  # and with --deep the others
 BACK = {  # fault: (what is trained, how it is named)
     "kill:0:7": ("sgd", r"rank 0 on HOST: was killed by signal 9"),
     "kill:2:10": ("clipped", r"rank 2 on HOST: was killed by signal 9"),
@@ -174,7 +173,8 @@ BACK = {  # fault: (what is trained, how it is named)
 }
 
 
-@pytest.mark.parametrize("fault", [pytest.param(f, marks=[pytest.mark.deep] * (f not in QUICK)) for f in BACK])
+@pytest.mark.deep  # the fast tier kills a rank of `minigrad train` in test_ranks_command.py
+@pytest.mark.parametrize("fault", BACK)
 def test_a_job_is_back_after(fault, tmp_path, alone):
     kind, named = BACK[fault]
     code, out, err = finished(job(tmp_path / "job", kind, fault))

@@ -104,11 +104,11 @@ def with_a_state(world, **changes):
         assert bits(pipe) == bits(model())
 
 
-def with_rows(world, inputs, targets):
+def with_rows(world, count):
     """A batch of so many rows, and then one that fits."""
     pipe = Pipeline(model(), world, 4)
     try:
-        pipe.train_step(ones(inputs, 4), ones(targets, 3), F.mse_loss)
+        pipe.train_step(ones(count, 4), ones(count, 3), F.mse_loss)
     finally:
         assert pipe.peak == 0 and pipe.train_step(ones(8, 4), ones(8, 3), F.mse_loss)
 
@@ -129,36 +129,27 @@ REFUSED = [
     (ShapeError, "out has 9 elements .* wanted 2 times as", lambda w: w.all_gather(np.ones(9, np.float32), ONES)),
     (ShapeError, "elements float64.* of one type", lambda w: w.all_gather(np.zeros(8), ONES)),
     (ShapeError, "root is 2, wanted a rank from 0 to 1", lambda w: w.broadcast(ONES.copy(), 2)),
-    (ShapeError, "broadcast_bytes: root is -1", lambda w: w.broadcast_bytes(b"", -1)),
     # what is differentiated
     (KindError, "send: input is a ndarray", lambda w: send(ONES, 1 - w.rank)),
     (ShapeError, "tag is 31, wanted one from 0 to 30", lambda w: send(ones(3), 1 - w.rank, tag=31)),
     (ShapeError, "this rank itself", lambda w: send(ones(3), w.rank)),
     (ShapeError, "to is 2, wanted a rank from 0 to 1", lambda w: send(ones(3), 2)),
-    (KindError, "world is 'all'", lambda w: send(ones(3), 1, world="all")),
     (ShapeError, "not negative", lambda w: recv((-1,), None, 1 - w.rank)),
-    (ShapeError, "tag is -1", lambda w: recv(None, None, 1 - w.rank, tag=-1)),
     (ShapeError, "anchor has shape", lambda w: recv(None, None, 1 - w.rank, anchor=ones(3))),
-    (ShapeError, "wanted a floating scalar", lambda w: recv(None, None, 1 - w.rank, anchor=tensor(3))),
     (KindError, "all_reduce: input is a ndarray", lambda w: all_reduce(ONES)),
     (KindError, "floating", lambda w: all_reduce(tensor([1, 2]))),
     # worlds
     (ShapeError, "run_local: size is 0, wanted a number of ranks of", lambda w: run_local(print, 0)),
-    (ShapeError, "run_local: size is '2', wanted a number", lambda w: run_local(print, "2")),
     (ShapeError, "init: backend is 'smoke', wanted 'local', 'mpi'", lambda w: init("smoke")),
     (ShapeError, r"the timeout \(MINIGRAD_TIMEOUT\) is -1, wanted sec", lambda w: init(None, -1)),
     (ShapeError, "ranks are started by mpiexec, srun or `minig", lambda w: ranks_started(TORCHRUN)),
-    (ShapeError, "PMI_SIZE is 'two', wanted", lambda w: ranks_started({"PMI_RANK": "0", "PMI_SIZE": "two"})),
     (ShapeError, "SLURM_STEP_ID is 'x', wanted a number", lambda w: ranks_started(SLURM)),
     # shards
-    (ShapeError, "shards is 0, wanted a multiple of the 1 ranks", lambda w: ShardSampler(0)),
     (ShapeError, "shards is 3, wanted a multiple of the 2 ranks", lambda w: parallel(w, shards=3)),
     (ShapeError, "6 shards make 3 for each of 2 ranks, wanted a power", lambda w: parallel(w, shards=6)),
     (ShapeError, "rank is 2, wanted one from 0 to 1", lambda w: ShardSampler(4, 2, 2)),
-    (ShapeError, "rank is -1, wanted one from 0 to 1", lambda w: ShardSampler(4, -1, 2)),
     (KindError, "shards is '2', wanted an integer", lambda w: parallel(w, shards="2")),
     # DataParallel
-    (KindError, "module is a int, wanted a Module and no DataParallel", lambda w: DataParallel(3, w)),
     (KindError, "and no DataParallel", lambda w: DataParallel(parallel(w), w)),
     (KindError, "DataParallel: world is 2, wanted a Commun", lambda w: DataParallel(model(), 2)),
     (ShapeError, "bucket_bytes is 0, wanted a", lambda w: parallel(w, bucket_bytes=0)),
@@ -168,28 +159,20 @@ REFUSED = [
     (StateError, "0.bias requires a gradient now and did not", thawed),
     (StateError, "was wrapped again since", wrapped_again),
     (DisagreementError, r"float32\(3,4\).* and .*\(4,4\)", lambda w: DataParallel(nn.Linear(4, 3 + w.rank), w)),
-    (DisagreementError, "bias is float32.* and absent", lambda w: DataParallel(nn.Linear(5, 3, bias=not w.rank), w)),
-    (DisagreementError, "is float32.* and float64", lambda w: DataParallel(model().to(f"float{32 * (w.rank + 1)}"), w)),
     (DisagreementError, "=True on .*=False", lambda w: DataParallel(model().requires_grad_(not w.rank), w)),
     (DisagreementError, "shards is 2 on rank 0 and 4", lambda w: parallel(w, shards=2 + 2 * w.rank)),
-    (DisagreementError, "bucket_bytes is 9 on .* and 10", lambda w: parallel(w, bucket_bytes=9 + w.rank)),
     (DisagreementError, "the state of random numbers", seeded),
     # fit, and divided optimisers
     *((DisagreementError, "^fit: ", partial(fitted, name)) for name in ("lr", "epochs", "seed")),
     (ShapeError, "make it with sampler=model.samp", lambda w: trained(parallel(w), [pair(4)])),
     (ShapeError, "fit: loader has no images in epoch 1", lambda w: trained(parallel(w), [])),
-    (
-        ShapeError,
-        "fit: loader has a sampler, which wants a DataParallel model; make it",
-        lambda w: trained(model(), [Shards([pair(2)], 2)]),
-    ),
+    (ShapeError, "fit: .* wants a DataParallel model; make", lambda w: trained(model(), [Shards([pair(2)], 2)])),
     (KindError, "ShardedOptimizer: got .*wanted an", lambda w: ShardedOptimizer(3, parallel(w))),
     (KindError, "got SGD and Sequential", lambda w: ShardedOptimizer(sharded(parallel(w)).optimizer, model())),
     (StateError, "add the group before", lambda w: sharded(parallel(w)).add_param_group({"params": []})),
     (StateError, "changed", changed_after_forward),
     # SyncBatchNorm
     (KindError, "SyncBatchNorm.convert: module is a int", lambda w: SyncBatchNorm.convert(3)),
-    (KindError, "world is 3", lambda w: SyncBatchNorm.convert(nn.BatchNorm2d(3), 3)),
     (ShapeError, r"running_mean has shape \(3,\), wanted \(2,\)", lambda w: SyncBatchNorm(3)(ones(4, 2, 3, 3))),
     (ShapeError, r"wanted \(N, 3, ...\)", lambda w: SyncBatchNorm(3)(ones(3))),
     (ShapeError, "one element a channel", lambda w: SyncBatchNorm(2)(ones(w.rank, 2))),
@@ -203,16 +186,14 @@ REFUSED = [
     (ShapeError, "stages is 2, wanted at most one for each of the 1 layers", lambda w: Pipeline(model()[:1], w)),
     (KindError, "balance is 12, wanted a list of 2 numbers", lambda w: Pipeline(model(), w, balance=12)),
     (ShapeError, "wanted 2 numbers that add up to 3", lambda w: Pipeline(model(), w, balance=[1, 1, 1])),
-    (ShapeError, "add up to 3", lambda w: Pipeline(model(), w, balance=[1, 1])),
     (ShapeError, "balance is 0, wanted at least 1", lambda w: Pipeline(model(), w, balance=[0, 3])),
     (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 2), w)),
     (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(model(), w, w.rank + 1)),
     (DisagreementError, "0.weight", lambda w: Pipeline(nn.Sequential(nn.Linear(2, 2 + w.rank), nn.ReLU()), w)),
     (ShapeError, "missing 0.weight", lambda w: Pipeline(model(), w).load_state_dict({})),
     (ShapeError, "unexpected other", lambda w: with_a_state(w, other=tensor(1))),
-    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", lambda w: with_rows(w, 9, 9)),
-    (ShapeError, "targets has 6 rows, wanted a multiple", lambda w: with_rows(w, 8, 6)),
-    (ShapeError, "inputs has 0 rows", lambda w: with_rows(w, 0, 0)),
+    (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", lambda w: with_rows(w, 9)),
+    (ShapeError, "inputs has 0 rows", lambda w: with_rows(w, 0)),
 ]
 
 

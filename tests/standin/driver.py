@@ -155,7 +155,8 @@ def set_device(device):
 
 
 def properties(device):
-    _check_number(device)
+    if not 0 <= device < len(current().devices):
+        raise CUDARuntimeError(101)
     return {
         "name": b"stand-in", "multiProcessorCount": 132, "totalGlobalMem": current().devices[device].capacity,
         "major": int(current().capability[:-1]), "minor": int(current().capability[-1]),
@@ -168,17 +169,6 @@ def attribute(attrib, device):
     return {told[name]["value"]: value for name, value in values.items()}[attrib]
 
 
-def can_access_peer(device, peerDevice):
-    _check_number(device)
-    _check_number(peerDevice)
-    return int(device != peerDevice)
-
-
-def _check_number(device):
-    if not 0 <= device < len(current().devices):
-        raise CUDARuntimeError(101)
-
-
 def device_count():
     if current().error:
         raise CUDARuntimeError(current().error)
@@ -187,7 +177,6 @@ def device_count():
 
 RUNTIME = {
     "CUDARuntimeError": CUDARuntimeError,
-    "deviceCanAccessPeer": can_access_peer,
     "deviceGetAttribute": attribute,
     "driverGetVersion": lambda: 13000,
     "eventQuery": event_query,

@@ -135,10 +135,6 @@ def ascontiguousarray(a, dtype=None):
     return (a if a.ndim else a.reshape(1)).astype(a.dtype if dtype is None else dtype, "C", copy=False)
 
 
-def asnumpy(a, stream=None, order="C", out=None, *, blocking=True):
-    return a.get(stream, order, out, blocking)
-
-
 @recorded
 def copyto(dst, src, casting="same_kind", where=None):
     """Copy into an array, from one of any device or a number."""
@@ -173,7 +169,7 @@ def where(condition, x, y):
 FUNCTIONS = {
     function.__name__: function
     for function in (
-        array, asarray, ascontiguousarray, asnumpy, copyto, empty, empty_like, from_dlpack, full, matmul, where,
+        array, asarray, ascontiguousarray, copyto, empty, empty_like, from_dlpack, full, matmul, where,
     )
 }  # fmt: skip
 FUNCTIONS |= {"zeros": _filled(empty, 0), "zeros_like": _filled(empty_like, 0), "ones": _filled(empty, 1)}

@@ -6,8 +6,8 @@ import threading
 import numpy as np
 import pytest
 
-from minigrad_kernels import matmul, optimizer
-from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels import optimizer
+from minigrad_kernels.errors import StateError
 from minigrad_kernels.optimizer import Adam
 from tests import standin
 from tests.kernels.interpreter.cuda_kernels import bias_relu
@@ -105,23 +105,6 @@ def test_kernels_and_memory_take_part_in_the_order_of_streams(machine, cupy, a):
         cupy.ones(8, np.float32)
 
 
-def test_memory_is_counted_and_ends(cupy):
-    pool = cupy.get_default_memory_pool()
-    used = pool.used_bytes()
-    block = cupy.empty(1000, np.uint8)
-    view = block[10:]
-    del block
-    assert pool.used_bytes() == used + 1024, "the view holds the memory"
-    del view
-    assert pool.used_bytes() == used and pool.total_bytes() >= used + 1024
-    pool.free_all_blocks()
-    free, total = cupy.cuda.Device().mem_info
-    assert pool.total_bytes() == used == total - free
-    pool.set_limit(size=used + 2048)
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="Out of memory allocating 4,096 bytes"):
-        cupy.empty(1024, np.float32)
-
-
 def test_what_the_host_does_is_counted(machine, cupy, a):
     machine.synchronisations.clear(), machine.copied.clear()
     a[0, 0].item(), float(a.sum()), a.get(), cupy.cuda.Device().synchronize()
@@ -134,34 +117,15 @@ def test_what_the_host_does_is_counted(machine, cupy, a):
 # ---- launches --------------------------------------------------------------------------------------------------------
 
 
-def test_kernels_are_interpreted_on_the_memory_of_arrays(machine, cupy, a):
-    import cupyx
-
-    out = cupy.empty((2, 2), np.float32)
-    matmul.forward(a, a.T, None, False, out, cupy.empty(matmul.workspace(a, a.T), np.uint8))
-    assert out.tolist() == [[14, 32], [32, 77]] and machine.launches[0].name.startswith("matmul_")
-    pinned = cupyx.empty_pinned((2, 3), np.float32)
-    memory = cupy.cuda.UnownedMemory(pinned.ctypes.data, pinned.nbytes, pinned, 0)
-    relu(a, cupy.ones(3, np.float32), cupy.ndarray((2, 3), np.float32, cupy.cuda.MemoryPointer(memory, 0)), 6)
-    assert pinned.tolist() == [[2, 3, 4], [5, 6, 7]]
-    bias_relu((1,), (32,), (a, cupy.zeros(3, np.float32), pinned.ctypes.data, 6, 3))
-    assert (pinned == a.get()).all()
-
-
 def test_faults_are_raised(cupy, a):
     row, out, whole = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32), cupy.ones(64, np.float32)
-    place = cupy.ones(6, np.float32).data.ptr
-    for x, to, size, error, message in (
-        (cupy.empty((2, 3), np.float32), out, 6, StateError, "unwritten read: .* 24 that nobody wrote"),
-        (a, out, 7, StateError, "out of bounds: .* byte 24 of x, which has 24"),
-        (a, whole[3:5], 6, StateError, "out of bounds: .* byte 8 of out, which has 8"),
-        (a.astype("f8"), out, 6, KindError, "x has type float64, wants elements of 4 bytes"),
-        (a, cupy.empty(0), 1, StateError, "a null pointer"),
+    for x, to, size, message in (
+        (cupy.empty((2, 3), np.float32), out, 6, "unwritten read: .* 24 that nobody wrote"),
+        (a, whole[3:5], 6, "out of bounds: .* byte 8 of out, which has 8"),
+        (a, cupy.empty(0), 1, "a null pointer"),
     ):
-        with pytest.raises(error, match=message):
+        with pytest.raises(StateError, match=message):
             relu(x, row, to, size)
-    with pytest.raises(StateError, match="belongs to no array"):
-        bias_relu((1,), (32,), (a, place, out, 6, 3))
 
 
 def test_addresses_in_tables_are_reached_and_lie_on_the_device(cupy):
