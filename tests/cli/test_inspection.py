@@ -4,8 +4,6 @@
 import contextlib
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,7 @@ from matplotlib.image import imread
 
 from minigrad import Tensor
 from minigrad.cli import main, selfcheck
-from tests.cli.cli_runs import QUICK, elsewhere, environment, finished, lines_of, read  # noqa: F401
+from tests.cli.cli_runs import QUICK, elsewhere, finished, lines_of, read  # noqa: F401
 from tests.device.stand_in_gpus import gpus
 from tests.profile.profile_parts import check, nobody_looks
 
@@ -71,19 +69,13 @@ def test_profile_tells_host_device_and_their_overlap_apart(capsys):
 # ---- devices ---------------------------------------------------------------------------------------------------------
 
 
-def test_info_in_a_process_of_its_own():
-    command = [sys.executable, "-W", "error", "-m", "minigrad", "info"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
-    assert done.returncode == 0 and done.stderr == ""
-    for name in ("minigrad", "numpy", "numba", "devices", "threads", "memory pool", "kernel cache"):
-        assert re.search(rf"^{name} +\S", done.stdout, re.MULTILINE)
-
-
 def test_info_lists_gpus_or_says_why_there_are_none(capsys):
     with gpus(2):
         assert main(["info"]) == 0
     text = capsys.readouterr().out
     assert "cuda:0 (stand-in" in text and "cuda:1 (stand-in" in text
+    for name in ("minigrad", "numpy", "numba", "devices", "threads", "memory pool", "kernel cache"):
+        assert re.search(rf"^{name} +\S", text, re.MULTILINE)
     with gpus(error=35):
         assert main(["info"]) == 0
     assert re.search(r"no GPU \(.*no GPU can be used: .*driver", capsys.readouterr().out)
@@ -130,6 +122,7 @@ def test_a_run_gives_the_figures_of_the_cpu(place, model, capsys):
     assert shown == pytest.approx(got["test_loss"], abs=2e-4)
 
 
+@pytest.mark.deep
 def test_a_run_moves_to_another_device_when_it_is_resumed():
     with gpus(1):
         trained("run", "--model", "mlp", "--device", "cuda")

@@ -17,7 +17,6 @@ from tests.cli.cli_runs import QUICK, RESUME, elsewhere, environment, finished, 
 
 MINIGRAD = [sys.executable, "-W", "error", "-m", "minigrad"]
 TRAIN = ["train", *QUICK, "--out", "run"]
-DEVICE_FULL = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that is always full is Linux's")
 
 
 def test_a_training_that_nobody_reads_can_be_resumed(finished):
@@ -33,7 +32,8 @@ def test_a_training_that_nobody_reads_can_be_resumed(finished):
     assert weights_of("run") == weights_of(finished)
 
 
-@DEVICE_FULL
+@pytest.mark.deep
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that is always full is Linux's")
 def test_a_full_disk_is_one_line():
     full = environment() | {"PYTHONUNBUFFERED": ""}
     with open("/dev/full", "w") as file:
@@ -89,11 +89,3 @@ def test_weights_that_are_not_finite_are_not_saved(monkeypatch, capsys):
     (error,) = capsys.readouterr().err.splitlines()
     assert "1.weight is not finite after step 30, so that is not saved; run/last holds step 23; " in error
     assert main(["evaluate", "run"]) == 0
-
-
-@DEVICE_FULL
-def test_event_files_without_room_end_no_training(monkeypatch, capsys):
-    writer = pytest.importorskip("tensorboardX.record_writer")
-    monkeypatch.setattr(writer, "open_file", lambda path: open("/dev/full", "wb"))
-    with pytest.warns(UserWarning, match="TensorBoard: run/tensorboard cannot be written: .Errno 28.*goes on without"):
-        assert main([*TRAIN, "--tensorboard"]) == 0

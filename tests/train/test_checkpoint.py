@@ -86,16 +86,14 @@ def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
 
 
 def test_the_hash_is_of_names_shapes_types_and_numbers():
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
-    found = checkpoint.weights_hash(model)
-    assert found == checkpoint.weights_hash(model) and len(found) == 64
-    model[1].running_mean.array[1] += 1
-    assert checkpoint.weights_hash(model) != found
-    layers = nn.Linear(4, 1), nn.Linear(4, 1, dtype="float64"), nn.Linear(2, 2, bias=False), nn.Linear(4, 1, bias=False)
+    bare = nn.Linear(4, 1, bias=False)
+    layers = nn.Linear(4, 1), nn.Linear(4, 1, dtype="float64"), nn.Linear(2, 2, bias=False), bare
     for layer in layers:
         for parameter in layer.parameters():
             parameter.array[...] = 0
-    assert len({checkpoint.weights_hash(layer) for layer in layers}) == len(layers)
+    found = [checkpoint.weights_hash(layer) for layer in layers]
+    bare.weight.array[0, 1] += 1
+    assert len({*found, checkpoint.weights_hash(bare)}) == len(layers) + 1
 
 
 # ---- the ones before -------------------------------------------------------------------------------------------------
@@ -132,9 +130,9 @@ def test_the_one_before_takes_the_place_of_a_torn_one(two):
     folder, (before, _), parts = two
     path = file_of(folder)
     content = path.read_bytes()
-    middle = len(content) // 2
-    damaged = content[:-1], bytes(len(content)), content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    for torn in damaged:
+    flipped = lambda at: content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
+    places = range(0, len(content), len(content) // 20)
+    for torn in (bytes(len(content)), *map(flipped, places), *(content[:at] for at in places)):
         path.write_bytes(torn)
         said = r"checkpoint-3.*damaged: .*; going on from the one before"
         with pytest.warns(CheckpointWarning, match=said) as caught:
