@@ -1,16 +1,13 @@
 """Where the output of the command goes nowhere, or cannot be written: it stops, says so in one line, loses nothing."""
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
-import errno
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from minigrad import checkpoint
 from minigrad.cli import main
 from minigrad.train import Histograms
 from tests.cli.cli_runs import QUICK, RESUME, elsewhere, environment, finished, weights_of  # noqa: F401
@@ -40,32 +37,6 @@ def test_a_full_disk_is_one_line():
         process = subprocess.run([*MINIGRAD, "info"], stdout=file, stderr=subprocess.PIPE, text=True, env=full)
     assert process.returncode == 1
     assert process.stderr.startswith("minigrad info: error: ") and len(process.stderr.splitlines()) == 1
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("call", range(5))
-def test_a_write_that_fails_ends_the_training_and_it_goes_on_from_there(finished, monkeypatch, capsys, call):
-    """The settings, a first checkpoint; then of an epoch the history, the best checkpoint, the last."""
-    replace, count = os.replace, []
-
-    def tried(*arguments):
-        count.append(arguments)
-        if len(count) == call + 1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return replace(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("minigrad.checkpoint.os.replace", tried)
-        assert main(TRAIN) == 1
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("minigrad train: error: ") and "No space left on device" in error
-    if call > 1:
-        if "checkpoint: " in error:
-            assert error.endswith("run/last holds step 0; minigrad train --resume run goes on there")
-        assert main([*RESUME, "run"]) == 0
-        assert weights_of("run") == weights_of(finished)
-        checkpoint.load("run/best")
-    assert not list(Path("run").rglob(".partial*"))
 
 
 def test_a_loss_that_is_not_finite_says_what_is_safe(capsys):

@@ -5,7 +5,7 @@
 
 For each recipe one training runs to its end, and says when it saved. Others are killed by SIGKILL, go on, are killed
 again, until all kills are spent; then each goes on to its end. Half of the kills come at a random moment, half come
-from the process itself while it saves: before, amid or after a write, before or after an fsync, a rename or a removal.
+from the process itself while it saves: before or after an fsync, a rename or a removal.
 No kill may damage the newest checkpoint. After some it is torn all the same, as by a disk that lost what it had
 promised to keep: the next process must say so and go on from the one before. Weights, the state of the optimiser,
 history, random numbers and all else in the last checkpoint must equal those of the unbroken training, but for times;
@@ -13,7 +13,6 @@ else it is printed, and the exit status is 1.
 """
 
 import argparse
-import builtins
 import collections
 import os
 import random
@@ -93,41 +92,11 @@ class Told:
 
         return save
 
-    def opened(self, real):
-        def call(file, mode="r", *rest, **options):
-            made = real(file, mode, *rest, **options)
-            return Written(made, self) if mode == "wb" and self.inside else made
-
-        return call
-
     def watch(self):
         """Stand between saving and the operating system."""
-        checkpoint.save, builtins.open = self.saving(checkpoint.save), self.opened(builtins.open)
+        checkpoint.save = self.saving(checkpoint.save)
         for name in ("fsync", "replace", "unlink"):
             setattr(os, name, self.around(getattr(os, name)))
-
-
-class Written:
-    """A file whose writes have a point before, amid and after them."""
-
-    def __init__(self, file, told):
-        self.file, self.told = file, told
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.file.close()
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-    def write(self, content):
-        self.told.point()
-        for half in (content[: len(content) // 2], content[len(content) // 2 :]):
-            self.file.write(half)
-            self.file.flush()
-            self.told.point()
 
 
 def child(folder, recipe, die):

@@ -82,11 +82,6 @@ def test_the_loss_falls_as_in_float32(precision):
     np.testing.assert_allclose(rounded["test_loss"], exact["test_loss"], rtol=0.02)
 
 
-def test_tf32_changes_nothing_on_the_cpu():
-    (exact, before), (rounded, after) = trained(), trained(precision="tf32")
-    assert rounded["loss"] == exact["loss"] and after == before
-
-
 @pytest.mark.parametrize("options", [{"clip": 0.1}, {"accumulate": 3}], ids=["clip", "accumulate"])
 def test_a_scale_that_is_a_power_of_two_leaves_no_trace(options):
     _, wanted = trained(**options)
