@@ -110,8 +110,7 @@ def trained(folder, *options):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("place", ["interpreter", "cuda"])
-@pytest.mark.parametrize("model", ["mlp", "digits-cnn"])
+@pytest.mark.parametrize("model, place", [("mlp", "interpreter"), ("digits-cnn", "cuda")])
 def test_a_run_gives_the_figures_of_the_cpu(place, model, capsys):
     wanted = trained("here", "--model", model)
     with gpus(1) if place == "cuda" else contextlib.nullcontext():
