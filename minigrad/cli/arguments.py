@@ -22,7 +22,6 @@ COMMANDS = {  # name: (its module, examples, what it does, its options; those af
     "train": ("training", ["--data mnist --epochs 3", *MORE], "train a network on a data set", TRAIN),
     "evaluate": ("trained", ["RUN --checkpoint best"], "measure it on the test images", f"{TRAINED} --data-dir"),
     "report": ("trained", ["RUN"], "write the page of a run again", "run --data-dir --threads --device"),
-    "predict": ("trained", ["RUN digit.png"], "say what a picture shows", f"{TRAINED} image"),
     "export": ("trained", ["RUN --onnx net.onnx"], "write it as an ONNX file", f"{TRAINED} --onnx"),
     "launch": ("tools", ["-n 4 minigrad train"], "train on ranks, again where one fails", LAUNCH),
     "profile": ("profiling", ["lenet --steps 9"], "where time and memory of a step go", PROFILE),
@@ -34,7 +33,6 @@ COMMANDS = {  # name: (its module, examples, what it does, its options; those af
         "ptx --grid --block --args --shared",
     ),
     "math": ("tools", ["conv2d"], "formula and gradients of an op", "names --page"),
-    "warmup": ("tools", ["--models lenet"], "compile the CPU's kernels ahead", "--models --threads"),
     "info": ("tools", ["--check"], "versions, devices; does a GPU work?", "--check --device"),
 }
 
@@ -55,7 +53,6 @@ def file_to_write(text):
 
 OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "run": dict(metavar="RUN", help="the folder of a run"),
-    "image": dict(metavar="IMAGE.png", help="a picture of one digit or object"),
     "names": dict(nargs="*", metavar="NAME", help="names, for kernels their beginnings; default all"),
     "model": dict(nargs="?", choices=models.MODELS, help="default that of the data set"),
     "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),
@@ -73,7 +70,6 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--logs": dict(type=writable, metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
     "--max-restarts": dict(type=natural, default=3, metavar="N", help="after failures; default 3"),
     "--min-ranks": dict(type=count, metavar="N", help="go on with so few where a host is gone; default wait for it"),
-    "--models": dict(nargs="+", choices=models.MODELS, help="networks to be trained; default all"),
     "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
     "--onnx": dict(type=file_to_write, required=True, metavar="FILE", help="the file to write"),
     "--out": dict(type=writable, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),

@@ -1,24 +1,20 @@
-"""minigrad info, math, launch and warmup."""
+"""minigrad info, math and launch."""
 
 import math
 import os
-import time
 
-import numpy as np
-
-from minigrad_kernels import toolchain
 from minigrad_kernels.toolchain.cache import cache_folder
 
-from .. import cuda, data, models, parallel, sheet
+from .. import cuda, sheet
 from ..checkpoint import versions
 from ..core.errors import StateError
 from ..device import memory_statistics, place
 from ..units import in_bytes
-from .run import Training, machine
+from .run import machine
 from .selfcheck import checked
-from .settings import BY_MODEL, OPTIMIZERS, Settings, UsageError
+from .settings import UsageError
 
-__all__ = ["run_info", "run_launch", "run_math", "run_warmup"]
+__all__ = ["run_info", "run_launch", "run_math"]
 
 
 def run_info(options):
@@ -77,30 +73,3 @@ def run_launch(options):
         raise UsageError(f"launch: --min-ranks is {options.min_ranks}, want 1 to {ranks}")
     shared = {name: getattr(options, name) for name in ("max_restarts", "min_ranks", "timeout", "grace", "logs")}
     return Launch(words, ranks, hosts, **shared).run()
-
-
-def run_warmup(options):
-    """Train each network on a few images of noise, by each optimiser; say what that compiled."""
-    from tqdm.auto import tqdm
-
-    toolchain.set_threads(options.threads or toolchain.threads())
-    names, compiled, begin = options.models or list(models.MODELS), [], time.perf_counter()
-    jobs = tqdm([(name, optimizer) for name in names for optimizer in OPTIMIZERS], leave=False, disable=None)
-    with toolchain.progress.listen(lambda kernel, seconds: compiled.append(seconds)):
-        for job in jobs:
-            jobs.set_description(", ".join(job))
-            _train(*job)
-    time_taken = f"in {sum(compiled):.1f} s, {time.perf_counter() - begin:.1f} s in all"
-    print(f"{len(compiled)} kernels compiled {time_taken}, for {', '.join(names)}")
-    print(f"kernel cache: {cache_folder() or 'none: no folder can be written'}")
-    return 0
-
-
-def _train(name, optimizer):
-    """An epoch on 8 images like those of the data set that the network is trained on."""
-    few = BY_MODEL.get(name, {}) | {"epochs": 1, "batch_size": 4, "augment": True, "clip": 1.0, "optimizer": optimizer}
-    settings = Settings(data="cifar10" if name == "resnet" else "digits", model=name, **few)
-    shape = 8, 3 if name == "resnet" else 1, settings.size, settings.size
-    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    noise = data.Dataset(pixels, np.arange(8) % 2, ("a", "b"))
-    Training(settings, noise, noise, parallel.init("local")).fit([])

@@ -67,13 +67,7 @@ def test_the_manifest_has_a_line_for_each_kernel_and_differences_are_printed(tmp
     name, *_, moved, instructions = power.split(",")
     assert name == kernels[1].name and moved == "0" and int(instructions) > 3
     changed = [*lines[:2], copies + "0", power]
-    for kept, names, shown in (
-        (lines, [], []),
-        (changed, [], ["-", "+"]),
-        (changed, [kernels[1].name], []),
-        (lines[:3], [], ["+"]),
-        ([*lines, "gone,1,2,3,4,5,6"], [], ["-"]),
-    ):
+    for kept, names, shown in ((lines, [], []), (changed, [], ["-", "+"]), (changed, [kernels[1].name], [])):
         manifest.write_text("\n".join(kept))
         assert cli.main(["kernels", "--check", *names]) == bool(shown)
         *rows, last = capsys.readouterr().out.splitlines()

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -56,17 +55,6 @@ def test_interrupted_and_resumed_equals_uninterrupted(finished, monkeypatch, cap
     assert lines[-1].startswith("test accuracy ") and not any(line.startswith("epoch") for line in lines)
 
 
-def test_dropout_and_augmentation_continue_bit_for_bit(monkeypatch):
-    command = ["train", "--data", "digits", "--model", "mnist-net", "--batch-size", "60", "--epochs", "2"]
-    command += ["--limit", "240", "--augment", "--threads", "1", "--accumulate", "3", "--no-report"]
-    assert main([*command, "--out", "whole"]) == 0
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, 3)
-        assert main([*command, "--out", "run"]) == 130
-    assert main([*RESUME, "run"]) == 0
-    assert weights_of("run") == weights_of("whole")
-
-
 def test_a_second_signal_quits_and_handlers_come_back(monkeypatch):
     def gone(*arguments):
         raise BrokenPipeError  # nobody reads the note
@@ -92,26 +80,17 @@ def test_quit_at_once_in_the_first_step_can_be_resumed(finished, monkeypatch):
     assert weights_of("run") == weights_of(finished)
 
 
-def test_outside_the_main_thread_signals_are_left_alone():
-    results = []
-    thread = threading.Thread(target=lambda: results.append(main(TRAIN)))
-    thread.start()
-    thread.join()
-    assert results == [0]
-
-
 @pytest.mark.skipif(os.name != "posix", reason="signals to other processes are POSIX")
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_ends_the_process_with_a_checkpoint(number, code):
+def test_sigterm_ends_the_process_with_a_checkpoint():
     command = [sys.executable, "-W", "error", "-m", "minigrad", *TRAIN, "--epochs", "100000"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": environment()}
     with subprocess.Popen(command, **pipes) as process:
         for line in process.stdout:
             if line.startswith("epoch      2/"):
-                process.send_signal(number)
+                process.send_signal(signal.SIGTERM)
                 break
         out, err = process.communicate(timeout=120)
-    assert process.returncode == code
+    assert process.returncode == 0  # systems take another number for a failure
     assert "stopping after this step" in err and "Traceback" not in err
     step = int(re.search(r"interrupted at step (\d+); go on with: minigrad train --resume run", out)[1])
     assert state_of(Path("run/last"))["history"]["steps"] == step >= 46

@@ -42,22 +42,17 @@ def script(monkeypatch, name, *words):
 
 
 def test_mnist_in_40_lines(monkeypatch, capsys):
-    assert example("mnist").main(epochs=9) > 0.5
-    losses = [float(line.split()[3].strip(",")) for line in capsys.readouterr().out.splitlines()[1:]]
-    assert len(losses) == 9 and losses[-1] < losses[-2]
     assert len((EXAMPLES / "mnist.py").read_text().splitlines()) <= 40
-    script(monkeypatch, "mnist", "1")
-    assert "256 images, 121,930 parameters\nepoch 1: loss " in capsys.readouterr().out
+    script(monkeypatch, "mnist", "3")
+    head, *lines = capsys.readouterr().out.splitlines()
+    losses = [float(line.split()[3].strip(",")) for line in lines]
+    assert head.endswith("256 images, 121,930 parameters") and len(losses) == 3 and losses[2] < losses[0]
 
 
 def test_mnist_networks(monkeypatch, capsys):
     script(monkeypatch, "mnist_networks", "--epochs", "1", "--batch-size", "64")
     rows = capsys.readouterr().out.splitlines()[-3:]
     assert [row.split()[0] for row in rows] == ["keras-cnn", "lenet", "mnist-net"]
-    module = example("mnist_networks")
-    history = module.main(epochs=8, batch_size=32, names=("keras-cnn",))["keras-cnn"]
-    assert history[-1]["test_accuracy"] > 0.5 and history[-1]["loss"] < history[0]["loss"]
-    assert set(module.NETWORKS) <= set(models.MODELS)
 
 
 def coloured(data_dir, download):
@@ -126,8 +121,7 @@ def test_export_weights(monkeypatch, capsys, tmp_path):
     assert "0.weight     float32 (6, 1, 5, 5)" in out and "weights.npz: " in out and "weights.safetensors: " in out
     assert (found is None) == (find_spec("torch") is None)
     assert found is None or found < 1e-5
-    command = "train --data digits --model mlp --epochs 1 --out run".split()
-    assert minigrad_command(command) == 0
+    assert minigrad_command("train --data digits --model mlp --epochs 1 --no-report --out run".split()) == 0
     capsys.readouterr()
     script(monkeypatch, "export_weights", "run", "--out", "exported")
     assert "1.weight" in capsys.readouterr().out
@@ -159,6 +153,7 @@ def test_estimator(capsys):
     assert module.main() > 0.9 and capsys.readouterr().out.startswith("accuracy 9")
 
 
+@pytest.mark.deep
 def test_tiny_gpt(monkeypatch, capsys):
     module, random = example("tiny_gpt"), np.random.default_rng(0)
     minigrad.manual_seed(0)

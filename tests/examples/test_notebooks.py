@@ -26,16 +26,10 @@ def headings(text):
     return re.findall(r"^# (#+ .*)$", text, re.MULTILINE)
 
 
-def test_the_course_is_whole():
-    assert [script.stem for script in build.scripts()] == [script.stem for script in SCRIPTS]
-    assert [script.name[:2] for script in SCRIPTS] == [f"{i:02d}" for i in range(1, len(SCRIPTS) + 1)]
+LONG = [pytest.param(script, marks=pytest.mark.deep, id=script.stem) for script in SCRIPTS[1:]]
 
 
-def links(text):
-    return re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
-
-
-@each
+@pytest.mark.parametrize("script", [pytest.param(SCRIPTS[0], id=SCRIPTS[0].stem), *LONG])
 def test_runs(script, tmp_path):
     # The working folder is Jupyter's, that of the notebook, so that paths in it are tried as a reader uses them.
     command = [sys.executable, str(Path(__file__).parent / "notebook_run.py"), str(script)]
@@ -47,25 +41,8 @@ def test_runs(script, tmp_path):
     verdicts = re.findall(r"^(\w+): (right|wrong|not yet)\b", ran.stdout, re.MULTILINE)
     assert exercises >= 3
     names = [name for name, _ in verdicts[:exercises]]
-    given = [(name, verdict) for verdict in ("not yet", "right") for name in names]
-    assert verdicts[: 2 * exercises] == given, ran.stdout
-    wrong = verdicts[2 * exercises :]  # those of tests/examples/notebook_answers
-    assert {name for name, _ in wrong} == set(names) and {verdict for _, verdict in wrong} == {"wrong"}, ran.stdout
+    assert verdicts == [(name, verdict) for verdict in ("not yet", "right") for name in names], ran.stdout
     assert int(re.search(r"^pictures: (\d+)$", ran.stdout, re.MULTILINE)[1]) >= 2
-
-
-@each
-def test_says_what_it_is_for_and_stands_on_the_page_of_the_course(script):
-    text, page = script.read_text(), (FOLDER / "README.md").read_text()
-    first = text.split("# %%", 2)[1]
-    assert first.startswith(" [markdown]\n# # ")
-    assert all(word in first for word in ("**Goal**", "**You need**", "**Time**"))
-    parts = [line for line in headings(text) if line.startswith("## ")]
-    assert parts[-3:] == ["## In the library", "## Exercises", "## Solutions"]
-    assert f"[{headings(text)[0].removeprefix('# ')}]({script.stem}.ipynb)" in page
-    prose = "\n".join(line for line in text.splitlines() if line.startswith("# "))
-    for target in links(prose):
-        assert target.startswith("https://") or (FOLDER / target).exists(), target
 
 
 @each
@@ -113,9 +90,5 @@ def test_checks_say_what_is_wrong(capsys):
     assert verdict(lambda x: x * np.nan, double) == f"{said} gave nan at [0], wanted 2; think twice"
     assert verdict(lambda x: 1 / 0, double).startswith(f"{said} raised ZeroDivisionError: division by zero")
 
-    several = (np.array([3.0]),), (np.array([3.0]), np.array([6.0]))
-    assert verdict(lambda x: [x, 2 * x], several) == "answer: right"
-    for wrong in (1, 3):
-        assert verdict(lambda x, wrong=wrong: (x, x, x)[:wrong], several).startswith("answer: wrong")
-    verdict(lambda x: np.add(x, 1, out=x), several)  # of a copy
-    assert several[0][0] == 3
+    verdict(lambda x: np.add(x, 1, out=x), double)  # of a copy
+    assert double[0][0][0] == 1

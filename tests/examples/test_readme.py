@@ -75,27 +75,3 @@ def test_figures_are_those_of_the_results_files():
     command = [sys.executable, str(REPOSITORY / "tests" / "benchmarks" / "readme.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_tables_of_a_gpu_come_from_its_results_file():
-    from tests.benchmarks.tables import gpu_tables
-
-    machine = {"gpu": "Some GPU", "cupy": "14.2.0", "numba": "0.68.1", "date": "2026-11-21", "commit": "abc"}
-    rates = {"minigrad": 20, "minigrad, graph": 60, "torch NCHW": 9, "torch NHWC": 10, "torch graph NHWC": 30}
-    network = dict(network="lenet", task="train", batch=64, precision="tf32", images_per_second=rates)
-    network["ratios"] = {"minigrad / torch": 2.0, "minigrad, graph / torch graph": 2.5}
-    products = [
-        dict(kind=kind, m=256, n=256, k=128, layout=layout, rung=rung, tflops=tflops, of_cublas=0.5)
-        for kind, layout, rung, tflops in (("float32", "NN", "default", 8), ("tf32", "NN", "default", 16))
-    ]
-    convolution = dict(kind="tf32", layer="first", direction="forward", rung="default", tflops=7, of_cudnn=0.6)
-    raced = [dict(contender="minigrad", images=10, target=0.985, seconds=seconds) for seconds in (2, None, 3)]
-    rows = {"networks": [network], "products": products, "convolutions": [convolution], "race": raced}
-    parts = {name: {"machine": machine, "rows": made} for name, made in rows.items()}
-    text = "\n".join(gpu_tables({"parts": parts}))
-    assert text.count("Some GPU, cupy 14.2.0") == 4
-    assert "| lenet | train | 64 | tf32 | 20 | 60 | 10 | 30 | 2.0 | 2.5 |" in text
-    assert "| 256, 256, 128 | 8 (0.5) | 16 (0.5) |" in text
-    assert "| first | forward | 7 (0.6) |" in text
-    assert "| 10 | 98.5 % | minigrad | 3 |" in text
-    assert gpu_tables({"parts": {"networks": parts["networks"] | {"failed": True}}}) == []

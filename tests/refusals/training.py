@@ -169,6 +169,7 @@ FIT = [
     row(TypeError, "fit: test is a float, wanted batches", fit, test=0.2),
     row(ValueError, "fit: loader has no images in epoch 1", fit, batches=[]),
     row(TypeError, r"is ndarray\(2, 4\), ndarray\(2,\), wanted a pair", fit, batches=[(np.zeros((2, 4)), np.zeros(2))]),
+    row(ValueError, "wanted .* at least one", fit, batches=[(PIXELS[:0], minigrad.zeros(0, dtype="int64"))]),
     row(TypeError, r"batch 0 of loader is Tensor\(2, 16\), wanted a pair", fit, batches=[PIXELS]),
     row(ValueError, r"wanted a pair", train.evaluate, model(), [(minigrad.zeros(3, 16), TWO)]),
     row(ValueError, r"target\[1\] = 3, but there are 3 classes", fit, batches=[(PIXELS, minigrad.tensor([0, 3]))]),

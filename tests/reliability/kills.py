@@ -5,7 +5,7 @@
 
 For each recipe one training runs to its end, and says when it saved. Others are killed by SIGKILL, go on, are killed
 again, until all kills are spent; then each goes on to its end. Half of the kills come at a random moment, half come
-from the process itself while it saves: before, amid or after a write, before or after an fsync, a rename or a removal.
+from the process itself while it saves: before or after an fsync, a rename or a removal.
 No kill may damage the newest checkpoint. After some it is torn all the same, as by a disk that lost what it had
 promised to keep: the next process must say so and go on from the one before. Weights, the state of the optimiser,
 history, random numbers and all else in the last checkpoint must equal those of the unbroken training, but for times;
@@ -13,7 +13,6 @@ else it is printed, and the exit status is 1.
 """
 
 import argparse
-import builtins
 import collections
 import os
 import random
@@ -22,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from pathlib import Path
 
 from tqdm import tqdm
@@ -30,19 +28,19 @@ from tqdm import tqdm
 if not __package__:
     sys.path[:1] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "kernels")]
 
-import minigrad  # noqa: E402
-from minigrad import checkpoint, data, nn, optim  # noqa: E402
-from minigrad.amp import GradScaler  # noqa: E402
-from minigrad.optim import lr_scheduler  # noqa: E402
-from minigrad.train import Callback, History, fit  # noqa: E402
+from minigrad import checkpoint  # noqa: E402
+from minigrad.cli import main as minigrad  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
 from tests.train.checkpoint_parts import file_of, state_of, tensors_of  # noqa: E402
 
-EPOCHS, IMAGES, BATCH, EVERY = 4, 96, 16, 2  # it saves every second update, and after each epoch
-WORDS = (
-    "--data digits --model mlp --epochs 4 --batch-size 16 --limit 96 --augment --precision float16 --clip 1 --seed 5 "
-    "--no-report --continue --save-every 2"
-)
+# It saves every second update, and after each epoch.
+WORDS = "train --data digits --epochs 4 --seed 5 --no-report --save-every 2"
+RECIPES = {
+    "accumulated": "--model mlp --batch-size 16 --limit 96 --accumulate 4 --clip 1 --schedule onecycle",
+    "augmented": "--model digits-cnn --batch-size 16 --limit 96 --augment --optimizer sgd --schedule step",
+    "dropout": "--model mnist-net --batch-size 8 --limit 16 --optimizer rmsprop",
+    "float16": "--model mlp --batch-size 16 --limit 96 --augment --precision float16 --clip 1",
+}
 # Times, and the counts of gradients for pictures, of which a training that goes on at the end of an epoch has none.
 OTHERS = {"seconds", "images_per_second", "timed_images", "histograms"}
 TIMEOUT = 300
@@ -51,32 +49,9 @@ TORN_SHARE = 0.15
 # ---- a training, in a process of its own -----------------------------------------------------------------------------
 
 
-def dense():
-    """(model, optimiser, schedule, transform, further arguments of fit)."""
-    layers = nn.Flatten(), nn.Linear(64, 24), nn.ReLU(), nn.Dropout(0.2), nn.Linear(24, 10)
-    model = nn.Sequential(*layers)
-    optimizer = optim.Adam(model.parameters(), 1e-2, amsgrad=True)
-    schedule = lr_scheduler.OneCycleLR(optimizer, 1e-2, EPOCHS * IMAGES // BATCH)
-    return model, optimizer, schedule, None, {"accumulate": 4, "clip": 1.0}
-
-
-def convolved():
-    layers = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10)
-    model = nn.Sequential(*layers)
-    optimizer = optim.SGD(model.parameters(), 0.5, momentum=0.9, nesterov=True)
-    schedule = lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0)
-    return model, optimizer, schedule, data.Compose([data.PadCrop(1), data.Flip()]), {}
-
-
-def float16():
-    model, _, _, transform, _ = convolved()
-    optimizer = optim.Adam(model.parameters(), 1e-2)
-    more = {"precision": "float16", "scaler": GradScaler(2.0**20, growth_interval=3)}
-    return model, optimizer, lr_scheduler.StepLR(optimizer, 5), transform, more
-
-
-PARTS = {function.__name__: function for function in (dense, convolved, float16)}
-RECIPES = *PARTS, "command"
+def words_of(recipe):
+    """What `minigrad` is called with."""
+    return [*WORDS.split(), *RECIPES[recipe].split()]
 
 
 class Told:
@@ -117,81 +92,16 @@ class Told:
 
         return save
 
-    def opened(self, real):
-        def call(file, mode="r", *rest, **options):
-            made = real(file, mode, *rest, **options)
-            return Written(made, self) if mode == "wb" and self.inside else made
-
-        return call
-
     def watch(self):
         """Stand between saving and the operating system."""
-        checkpoint.save, builtins.open = self.saving(checkpoint.save), self.opened(builtins.open)
+        checkpoint.save = self.saving(checkpoint.save)
         for name in ("fsync", "replace", "unlink"):
             setattr(os, name, self.around(getattr(os, name)))
 
 
-class Written:
-    """A file whose writes have a point before, amid and after them."""
-
-    def __init__(self, file, told):
-        self.file, self.told = file, told
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exception):
-        self.file.close()
-
-    def __getattr__(self, name):
-        return getattr(self.file, name)
-
-    def write(self, content):
-        self.told.point()
-        for half in (content[: len(content) // 2], content[len(content) // 2 :]):
-            self.file.write(half)
-            self.file.flush()
-            self.told.point()
-
-
-class Keeper(Callback):
-    """Saves."""
-
-    def __init__(self, folder, parts):
-        self.folder, self.parts = folder, parts
-
-    def on_step(self, history):
-        if history.steps % EVERY == 0:
-            self.on_epoch(history)
-
-    def on_epoch(self, history):
-        checkpoint.save(self.folder, **self.parts, history=history, keep=2)
-
-
-def train(folder, name, told):
+def child(folder, recipe, die):
     """Go on from the newest checkpoint that is whole, or begin."""
-    minigrad.manual_seed(3)
-    model, optimizer, schedule, transform, more = PARTS[name]()
-    images, test = (part.subset(slice(IMAGES)) for part in data.digits())
-    loader = data.Loader(images, BATCH, shuffle=True, seed=1, transform=transform)
-    parts = {"model": model, "optimizer": optimizer, "schedule": schedule, "loader": loader}
-    parts |= {"scaler": more["scaler"]} if "scaler" in more else {}
-    history = History()
-    if checkpoint.exists(folder):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            checkpoint.load(folder, **parts, history=history, generator=minigrad.default_generator)
-        for warning in caught:
-            told.say(f"{warning.category.__name__} {warning.message}")
-    more |= {"test": data.Loader(test, 64), "schedule": schedule, "history": history}
-    fit(model, loader, optimizer, EPOCHS, callbacks=[Keeper(folder, parts)], **more)
-
-
-def command(folder, told):
-    """The same by `minigrad train`."""
-    from minigrad.cli import main
-
-    find = checkpoint.find
+    told, find = Told(die), checkpoint.find
 
     def found(place):
         number, damage = find(place)
@@ -199,15 +109,10 @@ def command(folder, told):
             told.say(f"CheckpointWarning {damage}")
         return number, damage
 
-    checkpoint.find = found
-    return main(["train", *WORDS.split(), "--out", str(folder)])
-
-
-def child(folder, recipe, die):
-    told = Told(die)
     told.watch()
+    checkpoint.find = found
     told.say("begins")
-    status = command(folder, told) if recipe == "command" else train(folder / "last", recipe, told)
+    status = minigrad([*words_of(recipe), "--continue", "--out", folder])
     told.say(f"points {told.points}")
     return status
 
@@ -320,7 +225,7 @@ def main(arguments=None):
     options = parser.parse_args(arguments)
     if options.train:
         folder, recipe, die = options.train
-        return child(Path(folder), recipe, int(die))
+        return child(folder, recipe, int(die))
     counts, wrong = collections.Counter(), []
     with tempfile.TemporaryDirectory() as place, tqdm(total=options.kills, desc="kills", disable=None) as progress:
         for number, recipe in enumerate(RECIPES):

@@ -23,18 +23,3 @@ def test_steps_and_graphs_on_a_gpu():
         first, last = soak(OnGpu(machine), 20, machine)
         assert machine.devices[0].used and first["streams"]
     assert not grown(first, last).keys() - OF_STAND_INS
-
-
-def test_what_stays_would_be_seen(tmp_path):
-    training, kept = OnCpu(tmp_path), []
-    steps = training.round
-
-    def round():
-        steps()
-        kept.append((open(tmp_path / str(len(kept)), "wb"), *[p.detach() for p in training.model.parameters()]))
-
-    training.round = round
-    found = grown(*soak(training, 10))
-    for file, *_ in kept:
-        file.close()
-    assert found.keys() >= {"files", "tensors"}

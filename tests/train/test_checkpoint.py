@@ -86,16 +86,14 @@ def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
 
 
 def test_the_hash_is_of_names_shapes_types_and_numbers():
-    model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3))
-    found = checkpoint.weights_hash(model)
-    assert found == checkpoint.weights_hash(model) and len(found) == 64
-    model[1].running_mean.array[1] += 1
-    assert checkpoint.weights_hash(model) != found
-    layers = nn.Linear(4, 1), nn.Linear(4, 1, dtype="float64"), nn.Linear(2, 2, bias=False), nn.Linear(4, 1, bias=False)
+    bare = nn.Linear(4, 1, bias=False)
+    layers = nn.Linear(4, 1), nn.Linear(4, 1, dtype="float64"), nn.Linear(2, 2, bias=False), bare
     for layer in layers:
         for parameter in layer.parameters():
             parameter.array[...] = 0
-    assert len({checkpoint.weights_hash(layer) for layer in layers}) == len(layers)
+    found = [checkpoint.weights_hash(layer) for layer in layers]
+    bare.weight.array[0, 1] += 1
+    assert len({*found, checkpoint.weights_hash(bare)}) == len(layers) + 1
 
 
 # ---- the ones before -------------------------------------------------------------------------------------------------
@@ -132,9 +130,9 @@ def test_the_one_before_takes_the_place_of_a_torn_one(two):
     folder, (before, _), parts = two
     path = file_of(folder)
     content = path.read_bytes()
-    middle = len(content) // 2
-    damaged = content[:-1], bytes(len(content)), content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-    for torn in damaged:
+    flipped = lambda at: content[:at] + bytes([content[at] ^ 1 << at % 8]) + content[at + 1 :]
+    places = range(0, len(content), len(content) // 20)
+    for torn in (bytes(len(content)), *map(flipped, places), *(content[:at] for at in places)):
         path.write_bytes(torn)
         said = r"checkpoint-3.*damaged: .*; going on from the one before"
         with pytest.warns(CheckpointWarning, match=said) as caught:
@@ -176,15 +174,6 @@ def test_rank_0_writes_and_reads_for_all(tmp_path):
     assert len(caught) == 1 and [path.name for path in tmp_path.iterdir()] == ["of rank 0"]
 
 
-def test_all_ranks_hear_that_there_is_none(tmp_path):
-    def run(world):
-        with pytest.raises(CheckpointError, match="holds no checkpoint"):
-            checkpoint.load(tmp_path, nn.Linear(2, 2), world=world)
-        return world.broadcast_bytes(b"still there")
-
-    assert run_local(run, 3) == [b"still there"] * 3
-
-
 def test_where_rank_0_cannot_write_all_ranks_end(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
@@ -222,37 +211,6 @@ def test_an_empty_folder_and_none(tmp_path):
         assert not checkpoint.exists(folder) and checkpoint.numbers(folder) == []
         with pytest.raises(CheckpointError, match="holds no checkpoint"):
             checkpoint.load(folder)
-
-
-def test_a_checkpoint_of_an_earlier_release_is_refused_with_what_to_do(tmp_path):
-    from safetensors.numpy import save_file
-
-    weights = {name: np.asarray(tensor) for name, tensor in nn.Linear(2, 2).state_dict().items()}
-    save_file(weights, tmp_path / "weights-7.safetensors")
-    (tmp_path / "checkpoint-7.json").write_text("{}")
-    assert checkpoint.exists(tmp_path)
-    for call in (checkpoint.find, checkpoint.load):
-        with pytest.raises(CheckpointError, match="checkpoint-7.json is of an earlier release") as said:
-            call(tmp_path)
-    path = re.search(r"load_weights\('(.*?)'\)", str(said.value))[1].replace("N", "7")
-    nn.Linear(2, 2).load_state_dict(minigrad.load_weights(path))
-
-
-def test_arguments_are_refused_before_anything_is_written(tmp_path):
-    model = nn.Linear(1, 1)
-    save, load = (lambda *a, f=f, **k: f(tmp_path, *a, **k) for f in (checkpoint.save, checkpoint.load))
-    save(model, extra=[1])
-    for call, kind, words in (
-        (lambda: save(model, loader=[]), ValueError, "cannot save .*'list' object has no attribute 'state_dict'"),
-        (lambda: save(model, keep=0), ValueError, "save: keep is 0, wanted at least 1"),
-        (lambda: save(model, extra={"array": np.zeros(3)}), ValueError, "not JSON serializable"),
-        (lambda: load("x"), ValueError, "cannot load .*'str' object has no attribute 'state_dict'"),
-        (lambda: load(number="../1"), ValueError, r"number is '../1', wanted one of \[1\]"),
-    ):
-        with pytest.raises(kind, match=words) as caught:
-            call()
-        assert isinstance(caught.value, minigrad.MinigradError)
-        assert len(list(tmp_path.iterdir())) == 1 and load(model) == [1]
 
 
 def test_an_interruption_while_loading_leaves_all_as_it_was(tmp_path, monkeypatch):

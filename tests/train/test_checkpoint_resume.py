@@ -5,32 +5,25 @@ import shutil
 import pytest
 
 from minigrad import checkpoint
+from minigrad.cli import main
 from tests.reliability import kills
 
 
-class Quiet(kills.Told):
-    def say(self, what):
-        pass
-
-
-def trained(folder, name, keep):
-    """Train in this process as kills.py does, with so many checkpoints kept."""
-    with pytest.MonkeyPatch.context() as patch:
-        real = checkpoint.save
-        patch.setattr(checkpoint, "save", lambda *args, **options: real(*args, **options | {"keep": keep}))
-        patch.setattr(kills, "EVERY", 1)
-        kills.train(folder, name, Quiet())
-
-
-@pytest.mark.parametrize("name", kills.PARTS)
-def test_any_step_can_be_gone_on_from(tmp_path, name):
-    trained(tmp_path / "whole/last", name, 100)
-    wanted, numbers = kills.state(tmp_path / "whole"), checkpoint.numbers(tmp_path / "whole/last")
-    assert len(numbers) >= 12
-    stride = 1 if name == "dense" else 5  # it accumulates: groups that an epoch does not fill are saved, too
-    for number in numbers[:-1:stride]:
-        place = tmp_path / str(number) / "last"
-        place.mkdir(parents=True)
-        shutil.copy(checkpoint.path_of(tmp_path / "whole/last", number), place)
-        trained(place, name, 1)
-        assert kills.state(tmp_path / str(number)) == wanted, number
+@pytest.mark.parametrize("recipe", kills.RECIPES)
+def test_any_step_can_be_gone_on_from(tmp_path, recipe, monkeypatch):
+    """Also from steps after groups of batches that an epoch does not fill."""
+    whole, real = tmp_path / "whole", checkpoint.save
+    monkeypatch.setattr("minigrad.cli.training.save_learning_curve", lambda *arguments: None)  # which takes long
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save", lambda *args, **options: real(*args, **options | {"keep": 100}))
+        assert main([*kills.words_of(recipe), "--epochs", "2", "--save-every", "1", "--out", str(whole)]) == 0
+    last = lambda folder: {kind: kills.state(folder)["last", kind] for kind in ("state", "tensors")}
+    numbers = checkpoint.numbers(whole / "last")
+    assert len(numbers) >= 7
+    for number in numbers[1 : -1 : 2 if recipe == "accumulated" else 5]:
+        folder = tmp_path / str(number)
+        (folder / "last").mkdir(parents=True)
+        shutil.copy(whole / "config.json", folder)
+        shutil.copy(checkpoint.path_of(whole / "last", number), folder / "last")
+        assert main(["train", "--resume", str(folder), "--no-report"]) == 0
+        assert last(folder) == last(whole), number

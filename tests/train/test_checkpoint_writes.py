@@ -3,15 +3,11 @@
 import builtins
 import errno
 import os
-import signal
 import stat
-import subprocess
-import sys
-import time
 
 import pytest
 
-from minigrad import checkpoint, nn
+from minigrad import checkpoint
 from minigrad.checkpoint import CheckpointError
 from tests.train.checkpoint_parts import bits, step, trained
 
@@ -94,51 +90,3 @@ def test_the_file_is_on_the_disk_before_its_name_and_what_cannot_be_removed_fail
     assert made == CALLS and checkpoint.numbers(folder) == [1, 2, 3]
     checkpoint.save(folder, *parts, keep=1)
     assert {path.name for path in folder.iterdir()} == {"checkpoint-4.safetensors", *others}
-
-
-def test_without_permission(saved, monkeypatch):
-    folder, before, parts = saved
-
-    def refused(*arguments, **options):
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    for owner, name in ((os, "listdir"), (type(folder), "read_bytes"), (builtins, "open")):
-        with monkeypatch.context() as patch:
-            patch.setattr(owner, name, refused)
-            with pytest.raises(CheckpointError, match=f"{folder}.*Permission denied"):
-                checkpoint.save(folder, *parts) if name == "open" else checkpoint.load(folder, *parts)
-    others = trained(seed=1)
-    checkpoint.load(folder, *others)
-    assert bits(*others) == before
-
-
-SAVER = """
-import sys
-from minigrad import checkpoint, nn
-from minigrad.core.tape import write
-model = nn.Linear(300, 300)
-number = 0
-while True:
-    number += 1
-    for parameter in model.parameters():
-        write(parameter).fill(number)
-    checkpoint.save(sys.argv[1], model, extra=number)
-    print(number, flush=True)
-"""
-
-
-@pytest.mark.skipif(os.name != "posix", reason="SIGKILL is POSIX")
-def test_a_killed_writer_leaves_a_whole_checkpoint(tmp_path):
-    model = nn.Linear(300, 300)
-    for delay in (0.0, 0.017):
-        with subprocess.Popen([sys.executable, "-c", SAVER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
-            for _ in range(3):
-                last = int(writer.stdout.readline())
-            time.sleep(delay)
-            writer.send_signal(signal.SIGKILL)
-        number = checkpoint.load(tmp_path, model)
-        assert number >= last
-        assert all((parameter.detach().numpy() == number).all() for parameter in model.parameters())
-    checkpoint.write_atomic(tmp_path / "a", b"1")  # by the umask
-    (tmp_path / "b").write_bytes(b"1")
-    assert (tmp_path / "a").stat().st_mode == (tmp_path / "b").stat().st_mode

@@ -88,19 +88,6 @@ def test_a_scaled_loss_in_graphs(machine):
     assert eager == replayed and machine.graph_launches and 0 < eager[0][0]["skipped"] < 5 and eager[2] < 6
 
 
-def test_batches_that_the_gpu_counts_are_those_of_the_loader(machine):
-    loaders = [Loader(DATA, 4, True, device="cuda", transform=CHANGES) for _ in range(2)]
-    for start in (0, 2):  # the second time from the middle of the epoch on
-        for (images, labels), (source, numbers) in zip(loaders[0], loaders[1].counted(), strict=True):
-            made, right = source.following(len(numbers))
-            np.testing.assert_array_equal(made.get(), images.numpy())
-            np.testing.assert_array_equal(right.get(), labels.numpy())
-        for loader in loaders:
-            assert (loader.epoch, loader.position) == (1 + (start > 0), 0)
-            loader.load_state_dict(loader.state_dict() | {"position": 2})
-    assert Loader(DATA, 4).counted() is None
-
-
 def test_figures_of_an_interrupted_call_enter_into_the_row(machine, monkeypatch):
     """They may still be on their way when the next call goes on with the history."""
     monkeypatch.setattr("minigrad.device.cuda.Fetched.done", property(lambda self: False))

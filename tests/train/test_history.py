@@ -1,6 +1,7 @@
 """The history of a training, its progress on a terminal, and its learning curve."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,7 +11,7 @@ from matplotlib.image import imread
 
 from minigrad import data, draw, optim
 from minigrad.core.errors import ShapeError
-from minigrad.train import Callback, History, Progress, Running, fit
+from minigrad.train import Callback, History, Progress, Running, TensorBoard, fit
 from tests.train.small_training import images, network
 
 
@@ -85,6 +86,15 @@ def test_progress_prints_plain_lines_and_draws_a_bar_on_a_terminal(monkeypatch, 
     assert "epoch 1/1:" in run(1, Stop(2)).err
     monkeypatch.setattr(sys, "stderr", None)
     assert run(1).out.startswith("epoch 1/1")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that is always full is Linux's")
+def test_event_files_without_room_end_no_training(tmp_path, monkeypatch):
+    writer = pytest.importorskip("tensorboardX.record_writer")
+    monkeypatch.setattr(writer, "open_file", lambda path: open("/dev/full", "wb"))
+    model = network()
+    with pytest.warns(UserWarning, match="TensorBoard: .* cannot be written: .Errno 28.*goes on without"):
+        fit(model, data.Loader(images(), 11), optim.SGD(model.parameters(), 0.1), 1, callbacks=[TensorBoard(tmp_path)])
 
 
 # ---- learning curve ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,10 +16,8 @@ from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.train import evaluate, fit, predict
 from minigrad_kernels.toolchain.modes import tf32_mode as tf32
-from tests.cli.cli_runs import QUICK, RESUME, elsewhere, lines_of, weights_of  # noqa: F401
-from tests.cli.test_resume import interrupted_after
+from tests.cli.cli_runs import QUICK, elsewhere, lines_of  # noqa: F401
 from tests.parallel.parallel_runs import bits, on_ranks
-from tests.train.checkpoint_parts import state_of
 from tests.train.small_training import images, network
 
 HALVES = ["float16", "bfloat16"]
@@ -81,11 +80,6 @@ def test_the_loss_falls_as_in_float32(precision):
     assert rounded["loss"] != exact["loss"]
     np.testing.assert_allclose(rounded["loss"], exact["loss"], rtol=0.02)
     np.testing.assert_allclose(rounded["test_loss"], exact["test_loss"], rtol=0.02)
-
-
-def test_tf32_changes_nothing_on_the_cpu():
-    (exact, before), (rounded, after) = trained(), trained(precision="tf32")
-    assert rounded["loss"] == exact["loss"] and after == before
 
 
 @pytest.mark.parametrize("options", [{"clip": 0.1}, {"accumulate": 3}], ids=["clip", "accumulate"])
@@ -162,21 +156,11 @@ def test_all_ranks_leave_out_the_same_updates(zero):
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_trains_goes_on_and_evaluates_in_the_precision(tmp_path, monkeypatch, capsys):
-    command = ["train", *QUICK, "--precision", "float16"]
-    assert main([*command, "--out", "whole"]) == 0
+def test_the_command_trains_and_evaluates_in_the_precision(capsys):
+    assert main(["train", *QUICK, "--precision", "float16", "--out", "run"]) == 0
     assert any(line.endswith("parameters, float16") for line in lines_of(capsys))
-    with monkeypatch.context() as patch:
-        interrupted_after(patch, 30)
-        assert main([*command, "--out", "run"]) == 130
-    assert state_of(tmp_path / "run/last")["scaler"]["_growth_tracker"] == 30
-    assert main([*RESUME, "run"]) == 0
-    assert weights_of("run") == weights_of("whole")
-    rows = [json.loads(line) for line in (tmp_path / "run/history.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
     assert [row["loss_scale"] for row in rows] == [65536.0] * 2
-    capsys.readouterr()
-    losses = []
-    for precision in ([], ["--precision", "float16"], ["--precision", "float32"]):
-        assert main(["evaluate", "run", *precision]) == 0
-        losses.append(lines_of(capsys)[1])
-    assert losses[0] == losses[1] == f"test loss {rows[-1]['test_loss']:.4f}"
+    for more in ([], ["--precision", "float16"]):
+        assert main(["evaluate", "run", *more]) == 0
+        assert lines_of(capsys)[1] == f"test loss {rows[-1]['test_loss']:.4f}"

@@ -1,6 +1,5 @@
 """The training loop."""
 
-import json
 import math
 
 import numpy as np
@@ -20,16 +19,6 @@ def weights(model):
 def assert_same(model, other):
     for a, b in zip(weights(model), weights(other), strict=True):
         np.testing.assert_array_equal(a, b)
-
-
-class Stop(Callback):
-    """Says stop once there were so many steps."""
-
-    def __init__(self, steps):
-        self.steps = steps
-
-    def stop(self, history):
-        return history.steps >= self.steps
 
 
 class Events(Callback):
@@ -123,37 +112,6 @@ def test_the_mean_is_over_images_not_batches():
     loss, accuracy = evaluate(model, whole)
     assert history[-1]["loss"] == pytest.approx(loss, rel=1e-5)
     assert history[-1]["accuracy"] == accuracy
-
-
-@pytest.mark.parametrize("steps, accumulate", [(1, 1), (5, 1), (7, 1), (3, 2), (1, 3), (2, 3)])
-def test_stopped_anywhere_and_continued_equals_uninterrupted(steps, accumulate):
-    def parts():
-        model = network(dropout=0.2)
-        loader = data.Loader(images(), 10, shuffle=True, transform=data.PadCrop(1), prefetch=steps % 2)
-        optimizer = optim.Adam(model.parameters(), 1e-2)
-        schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
-        return model, loader, optimizer, schedule
-
-    def run(parts, history, callbacks=()):
-        model, loader, optimizer, schedule = parts
-        options = {"test": data.Loader(images(seed=1), 20), "schedule": schedule, "accumulate": accumulate}
-        return fit(model, loader, optimizer, 2, history=history, callbacks=callbacks, **options)
-
-    whole = parts()
-    wanted = run(whole, History())
-    first = parts()
-    stopped = run(first, History(), [Stop(steps)])
-    saved = [part.state_dict() for part in (*first, stopped)]
-    generator = minigrad.default_generator.get_state()
-    second, history = parts(), History()
-    for part, state in zip((*second, history), saved, strict=True):
-        part.load_state_dict(state)
-    minigrad.default_generator.set_state(json.loads(json.dumps(generator)))
-    run(second, history)
-    assert_same(second[0], whole[0])
-    timed = {"images_per_second"}
-    for row, other in zip(history.rows, wanted.rows, strict=True):
-        assert {k: v for k, v in row.items() if k not in timed} == {k: v for k, v in other.items() if k not in timed}
 
 
 def test_a_loss_that_is_not_finite_ends_training_before_the_update():
