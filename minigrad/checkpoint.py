@@ -42,6 +42,7 @@ __all__ = [
 
 FORMAT, VERSION = "minigrad checkpoint", "2"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
+EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
 HASH = re.compile(rb'(?<="sha256":")[0-9a-f]{64}(?=")')
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
@@ -184,8 +185,8 @@ def numbers(folder):
 
 
 def exists(folder):
-    """Whether a folder holds a checkpoint; it may still be damaged."""
-    return bool(numbers(folder))
+    """Whether a folder holds a checkpoint; it may still be damaged, or of an earlier release."""
+    return bool(numbers(folder) or list(Path(folder).glob(EARLIER)))
 
 
 def find(folder):
@@ -207,6 +208,12 @@ def _newest(folder):
             damage.append(error)
     if damage:
         raise damage[0]
+    for earlier in Path(folder).glob(EARLIER):
+        raise CheckpointError(
+            f"checkpoint: {earlier} is of an earlier release, whose format this one does not read. Its weights: "
+            f"model.load_state_dict(load_weights({str(earlier.with_name('weights-N.safetensors'))!r})), with its "
+            "number for N. To go on with the training, take the release that wrote it"
+        )
     raise CheckpointError(f"checkpoint: {folder} holds no checkpoint")
 
 

@@ -1,4 +1,4 @@
-"""The command `minigrad`: train, evaluate, report, export, info, launch, kernels and others."""
+"""The command `minigrad`: train, evaluate, report, predict, export, info, launch, kernels and others."""
 
 import os
 import sys

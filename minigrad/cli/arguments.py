@@ -22,6 +22,7 @@ COMMANDS = {  # name: (its module, examples, what it does, its options; those af
     "train": ("training", ["--data mnist --epochs 3", *MORE], "train a network on a data set", TRAIN),
     "evaluate": ("trained", ["RUN --checkpoint best"], "measure it on the test images", f"{TRAINED} --data-dir"),
     "report": ("trained", ["RUN"], "write the page of a run again", "run --data-dir --threads --device"),
+    "predict": ("trained", ["RUN digit.png"], "say what a picture shows", f"{TRAINED} image"),
     "export": ("trained", ["RUN --onnx net.onnx"], "write it as an ONNX file", f"{TRAINED} --onnx"),
     "launch": ("tools", ["-n 4 minigrad train"], "train on ranks, again where one fails", LAUNCH),
     "profile": ("profiling", ["lenet --steps 9"], "where time and memory of a step go", PROFILE),
@@ -53,6 +54,7 @@ def file_to_write(text):
 
 OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "run": dict(metavar="RUN", help="the folder of a run"),
+    "image": dict(metavar="IMAGE.png", help="a picture of one digit or object"),
     "names": dict(nargs="*", metavar="NAME", help="names, for kernels their beginnings; default all"),
     "model": dict(nargs="?", choices=models.MODELS, help="default that of the data set"),
     "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),

@@ -1,4 +1,4 @@
-"""What is done with a trained network: minigrad evaluate, export and report."""
+"""What is done with a trained network: minigrad evaluate, predict, export and report."""
 
 import json
 import shlex
@@ -8,14 +8,16 @@ import numpy as np
 
 from .. import Tensor, checkpoint, export_onnx, models, nn, ops
 from ..core.errors import MinigradError
+from ..core.modes import no_grad
 from ..data import Loader
 from ..profile import measure_step
 from ..report import Report
 from ..train import Histograms, History, evaluate, predict
 from ..train.precision import computing
+from .picture import prepared, read_picture
 from .run import CONFIG, RESULT, Run
 
-__all__ = ["run_evaluate", "run_export", "run_report", "write_report"]
+__all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]
 
 
 def run_evaluate(options):
@@ -25,6 +27,20 @@ def run_evaluate(options):
     loss, accuracy = evaluate(model, settings.test_loader(test), precision=settings.precision)
     print(f"checkpoint {options.checkpoint} of {options.run}: {settings.model} on {settings.data}")
     print(f"test loss {loss:.4f}\ntest accuracy {100 * accuracy:.2f} %")
+    return 0
+
+
+def run_predict(options):
+    """Say what a picture shows, and what was done to it."""
+    picture = read_picture(options.image)
+    settings, model = _trained(options)
+    pixels, notes = prepared(picture, settings.data, settings.shape)
+    print(f"picture: {options.image}; {'; '.join(notes) or 'not changed'}")
+    network = _OfPixels(model, settings).eval()
+    with no_grad(), computing(settings.precision):
+        shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
+    for share, name in sorted(zip(shares, settings.classes, strict=True), reverse=True)[:3]:
+        print(f"{name:>10}  {100 * share:5.1f} %")
     return 0
 
 

@@ -16,6 +16,19 @@ from .checks import check_model, checked, explained
 from .precision import computing
 from .team import team_of
 
+__all__ = [
+    "confusion_matrix",
+    "counted",
+    "evaluate",
+    "evaluated",
+    "evaluation",
+    "figures",
+    "made",
+    "on_device",
+    "predict",
+    "right",
+]
+
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
     """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.

@@ -1,4 +1,4 @@
-"""minigrad evaluate, profile, info and its check of a device; trainings on other devices."""
+"""minigrad evaluate, predict, profile, math, info and its check of a device; trainings on other devices."""
 # ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
 
 import contextlib
@@ -6,11 +6,15 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
-from matplotlib.image import imread
+from matplotlib.image import imread, imsave
+from PIL import Image
 
 from minigrad import Tensor
 from minigrad.cli import main, selfcheck
+from minigrad.cli.picture import prepared
+from minigrad.data import digits
 from tests.cli.cli_runs import QUICK, elsewhere, finished, lines_of, read  # noqa: F401
 from tests.device.stand_in_gpus import gpus
 from tests.profile.profile_parts import check, nobody_looks
@@ -22,7 +26,65 @@ def test_evaluate_repeats_the_figure(finished, capsys):
     assert main(["evaluate", str(finished), "--checkpoint", "best"]) == 0
 
 
-# ---- profile -------------------------------------------------------------------------------------------------
+# ---- predict ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory):
+    """A run that is good enough to read digits."""
+    folder = tmp_path_factory.mktemp("reader") / "run"
+    assert main(["train", *QUICK, "--epochs", "8", "--out", str(folder)]) == 0
+    return folder
+
+
+NOTES = {
+    "as it is": "image.png; colour made grey$",
+    "inverted": "dark on light, so inverted",
+    "colour": "colour made grey; dark on light, so inverted; cut to the ink .*; resized from",
+    "transparent": "dark on light, so inverted; cut to the ink .*; resized from",
+}
+
+
+@pytest.mark.parametrize("kind", NOTES)
+def test_predict_reads_pictures_and_says_what_was_done(reader, capsys, kind):
+    """Drawings of digits in the ways that pictures come in."""
+    _, test = digits()
+    right = 0
+    for number in range(10):
+        image = test.images[np.flatnonzero(test.labels == number)[1], 0] / 240
+        canvas = np.pad(np.kron(image, np.ones((9, 9))), ((30, 55), (20, 80)))
+        colour = np.stack([1 - canvas * 0.9, 1 - canvas * 0.8, 1 - canvas], axis=2)
+        ink = np.concatenate([np.zeros((*canvas.shape, 3)), canvas[..., None]], axis=2)
+        drawn = {"as it is": image, "inverted": 1 - image, "colour": colour, "transparent": ink}[kind]
+        imsave("image.png", drawn, cmap="gray", vmin=0, vmax=1)
+        assert main(["predict", str(reader), "image.png"]) == 0
+        first, likeliest, *rest = lines_of(capsys)
+        assert re.search(NOTES[kind], first)
+        assert re.fullmatch(r" +\d +\d+\.\d %", likeliest) and len(rest) == 2
+        right += likeliest.split()[0] == str(number)
+    assert right >= 8
+
+
+def test_prepared_pictures():
+    _, test = digits()
+    pixels, notes = prepared(Image.fromarray(test.images[0, 0]), "digits", (1, 8, 8))
+    assert (pixels == test.images[:1]).all() and notes == []
+    # The centre of mass of MNIST's digits is in the middle; that of the outline is elsewhere in a 7 or a 9.
+    image = np.zeros((100, 100), np.uint8)
+    image[20:30, 20:70] = image[30:80, 60:70] = 255
+    pixels, _ = prepared(Image.fromarray(image), "mnist", (1, 28, 28))
+    ink, places = pixels[0, 0] / pixels.sum(), np.arange(28) + 0.5
+    assert abs((ink.sum(axis=1) * places).sum() - 14) < 0.5 and abs((ink.sum(axis=0) * places).sum() - 14) < 0.5
+    assert np.ptp(np.flatnonzero(pixels[0, 0].max(axis=1) > 128)) + 1 == 20
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8))
+    pixels, notes = prepared(image.convert("RGB"), "cifar10", (3, 32, 32))
+    assert pixels.shape == (1, 3, 32, 32) and notes == ["resized from 64 x 64 to 32 x 32"]
+    assert abs(pixels.mean() - np.mean(image)) < 2 and pixels.std() < np.std(image)
+    pixels, notes = prepared(image, "cifar10", (3, 64, 64))
+    assert notes == ["grey made into three equal colours"] and (pixels[:, 0] == pixels[:, 2]).all()
+
+
+# ---- profile ---------------------------------------------------------------------------------------------------------
 
 
 def figures(lines):

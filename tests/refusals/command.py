@@ -12,6 +12,9 @@ from functools import cache
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+from matplotlib.image import imsave
+
 from minigrad.cli import main
 from minigrad.cli.settings import UsageError
 from tests.refusals import row
@@ -30,14 +33,15 @@ def _finished():
 
 @contextlib.contextmanager
 def SETTING():
-    """A folder with a finished run "run", a file "file"; no MNIST, no network."""
+    """A folder with a finished run "run", a file "file", a picture that is none; no MNIST, no network."""
     before = os.getcwd()
     with tempfile.TemporaryDirectory() as scratch:
         shutil.copytree(Path(_finished().name) / "run", Path(scratch) / "run")
-        for name in ("file", "unfinished/config.json", "empty/nothing"):
+        for name in ("file", "text.png", "unfinished/config.json", "empty/nothing"):
             path = Path(scratch) / name
             path.parent.mkdir(exist_ok=True)
             path.write_text("")
+        imsave(Path(scratch) / "image.png", np.eye(8), cmap="gray")
         os.chdir(scratch)
         try:
             with mock.patch.dict(os.environ, MINIGRAD_DATA=f"{scratch}/cache"):
@@ -85,6 +89,10 @@ train --resume run --lr 1 --clip 1   | run holds a run with another --clip, --lr
 evaluate nowhere                     | nowhere holds no checkpoint 'last': there is no such folder
 evaluate run --checkpoint worst      | --checkpoint: invalid choice: 'worst' \\(choose from
 report nowhere                       | nowhere holds no checkpoint 'last'
+predict run                          | the following arguments are required: IMAGE.png
+predict run absent.png               | absent.png cannot be read as a picture: .*No such file
+predict run text.png                 | text.png cannot be read as a picture: cannot identify image file
+predict run image.png --device x     | device is 'x', wanted 'cpu', 'cuda'
 export run                           | the following arguments are required: --onnx
 export run --onnx nowhere/x.onnx     | --onnx: nowhere/x.onnx cannot be written: want a file in
 math nothing                         | nothing

@@ -213,6 +213,20 @@ def test_an_empty_folder_and_none(tmp_path):
             checkpoint.load(folder)
 
 
+def test_a_checkpoint_of_an_earlier_release_is_refused_with_what_to_do(tmp_path):
+    from safetensors.numpy import save_file
+
+    weights = {name: np.asarray(tensor) for name, tensor in nn.Linear(2, 2).state_dict().items()}
+    save_file(weights, tmp_path / "weights-7.safetensors")
+    (tmp_path / "checkpoint-7.json").write_text("{}")
+    assert checkpoint.exists(tmp_path)
+    for call in (checkpoint.find, checkpoint.load):
+        with pytest.raises(CheckpointError, match="checkpoint-7.json is of an earlier release") as said:
+            call(tmp_path)
+    path = re.search(r"load_weights\('(.*?)'\)", str(said.value))[1].replace("N", "7")
+    nn.Linear(2, 2).load_state_dict(minigrad.load_weights(path))
+
+
 def test_an_interruption_while_loading_leaves_all_as_it_was(tmp_path, monkeypatch):
     checkpoint.save(tmp_path, *trained())
     others = trained(seed=1, steps=2)

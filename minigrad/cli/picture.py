@@ -1,0 +1,64 @@
+"""A picture made into what a network was trained on, with a note of every change."""
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from .settings import UsageError
+
+__all__ = ["prepared", "read_picture"]
+
+INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
+MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
+
+
+def read_picture(path):
+    """The picture, grey or colour, on white where it is transparent. Errors: UsageError if Pillow cannot read it"""
+    try:
+        with Image.open(path) as picture:
+            grey = picture.mode[0] in "1LI"
+            if picture.mode[0] == "I":  # 16 bits
+                picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+            picture = picture.convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # SyntaxError: a broken chunk
+        raise UsageError(f"{path} cannot be read as a picture: {error}") from error
+    white = Image.new("RGBA", picture.size, "white")
+    return Image.alpha_composite(white, picture).convert("L" if grey else "RGB")
+
+
+def prepared(picture, data, shape):
+    """(pixels uint8 (1, C, H, W), the changes made, in words) for a network of images of shape (C, H, W)."""
+    notes, size, mode = [], (shape[2], shape[1]), "L" if shape[0] == 1 else "RGB"
+    if picture.mode != mode:
+        picture = picture.convert(mode)
+        notes.append("colour made grey" if mode == "L" else "grey made into three equal colours")
+    if data in ("digits", "mnist"):
+        pixels = np.asarray(picture)
+        if np.median(np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])) > 127:  # the border
+            picture = ImageOps.invert(picture)
+            notes.append("dark on light, so inverted")
+        if picture.size != size:
+            picture = _centred(picture, data == "mnist", notes)
+    if picture.size != size:
+        notes.append(f"resized from {picture.height} x {picture.width} to {size[1]} x {size[0]}")
+        picture = picture.resize(size, Image.Resampling.BILINEAR)
+    return np.moveaxis(np.atleast_3d(np.array(picture)), 2, 0)[None], notes
+
+
+def _centred(picture, as_mnist, notes):
+    """The ink on a square, as the training images are: MNIST's have a margin, and their centre of mass is central.
+
+    Source  LeCun, Cortes and Burges, The MNIST database of handwritten digits
+    """
+    low, high = picture.getextrema()
+    if low == high:
+        raise UsageError("the picture is empty: all its pixels are alike")
+    threshold = low + INK * (high - low)
+    picture = picture.crop(picture.point(lambda value: 255 * (value > threshold)).getbbox())
+    notes.append(f"cut to the ink ({picture.height} x {picture.width}) and centred")
+    side = max(1, round(max(picture.size) / (1 - 2 * MNIST_MARGIN * as_mnist)))
+    ink = np.asarray(picture, np.float64) - low if as_mnist else np.ones((picture.height, picture.width))
+    middles = [(ink.sum(axis) * (np.arange(size) + 0.5)).sum() / ink.sum() for axis, size in enumerate(picture.size)]
+    place = [min(max(0, round(side / 2 - m)), side - size) for m, size in zip(middles, picture.size, strict=True)]
+    square = Image.new("L", (side, side), low)
+    square.paste(picture, tuple(place))
+    return square
