@@ -239,7 +239,7 @@ class Shared(_Owned):
         self.machine.counts.shared_wavefronts += passes
         self.machine.counts.shared_wavefronts_ideal += least
         self.machine.copies.check(instruction, lanes, addresses, offsets, size, access)
-        if self.machine.proxy.active:
+        if self.machine.asynchronous:
             self.machine.proxy.check(instruction, lanes, addresses, offsets, size, access)
         self.check_races(instruction, lanes, addresses, offsets, size, access)
 
@@ -371,7 +371,6 @@ class Windows:
         self.machine = machine
         self.regions = {}
         self.nowhere = Nowhere(machine, None)
-        self.owners = []  # kept alive during the launch
 
     def memory(self, number):
         """(memory, what to subtract from addresses) of a window."""
@@ -397,7 +396,6 @@ class Windows:
             # An element counts as written by the host where it differs at all: some of its bytes may be those of FILL.
             differs = (memory != filled(len(memory))[: len(memory)]).reshape(-1, owner.itemsize).any(axis=1)
             written[differs.repeat(owner.itemsize)] = 255
-        self.owners.append(owner)
         region = self.regions[found.number] = Region(self.machine, found.number, memory, written, ranges)
         return region
 
