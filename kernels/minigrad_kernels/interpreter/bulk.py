@@ -270,7 +270,7 @@ def _read(m, lanes, map_, row, column, fault):
     if region.written is not None and not region.written[bytes_].all():
         fault("unwritten read", f"reads bytes of {name} that nobody wrote")
     if region.races is not None:
-        block = m.geometry.block_of[lanes.at] + m.geometry.first_block
+        block = m.geometry.block_in_grid[lanes.at]
         width = 4 if size % 4 == 0 and not (addresses % 4).any() else map_.size
         units = bytes_[:, ::width].reshape(-1)
         if region.races.read(block.repeat(len(units)), units, width).any():

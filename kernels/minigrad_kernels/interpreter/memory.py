@@ -198,14 +198,16 @@ class Memory:
 class _Owned(Memory):
     """Memory of which each thread, or each block, has as much at the same addresses."""
 
-    def __init__(self, machine, name, start, end, owners):
+    def __init__(self, machine, name, start, end, owner):
+        """owner: for each lane, the number of the thread or block whose memory it sees."""
         self.name, self.start, self.end = name, start, end
         self.stride = -(-(end - start) // 16) * 16
-        size = self.stride * owners
+        self.moved = owner * self.stride - start
+        size = self.stride * (int(owner[-1]) + 1)
         super().__init__(machine, filled(size), np.zeros(size, np.uint8))
 
     def locate(self, addresses, lanes):
-        return addresses + (self.owner(lanes) * self.stride - self.start)
+        return addresses + self.moved[lanes.at]
 
     def outside(self, addresses, size):
         return (addresses < self.start) | (addresses > self.end - size)
@@ -218,21 +220,15 @@ class Local(_Owned):
     """Memory of a thread alone."""
 
     def __init__(self, machine, end):
-        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.lanes)
-
-    def owner(self, lanes):
-        return lanes.index
+        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.everyone.index)
 
 
 class Shared(_Owned):
     """Memory of a block."""
 
     def __init__(self, machine, end):
-        super().__init__(machine, "shared", SHARED_START, end, machine.geometry.blocks)
+        super().__init__(machine, "shared", SHARED_START, end, machine.geometry.block_of)
         self.races = ThreadRaces(machine.geometry, len(self.bytes))
-
-    def owner(self, lanes):
-        return self.machine.geometry.block_of[lanes.at]
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         passes, least = wavefronts(lanes, addresses, size)
@@ -319,7 +315,7 @@ class Region(Memory):
         self.machine.counts.transfer(access == READ, touched, least, by_array)
 
     def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        block = self.machine.geometry.block_of[lanes.at] + self.machine.geometry.first_block
+        block = self.machine.geometry.block_in_grid[lanes.at]
         if access == READ:
             found = ((self.races.read(block, offsets, size), "wrote it"),)
         else:
