@@ -99,7 +99,6 @@ def mbarrier(slots, instruction):
 
 
 def _make(m, instruction, addresses, counts):
-    m.proxy.begin()
     if m.shared.good(instruction, m.lanes, addresses, SIZE, WRITE) is not None:
         return
     m.shared.access(instruction, m.lanes, addresses, np.dtype(np.uint64), 1, [np.zeros(m.lanes.count, np.uint64)])
@@ -118,7 +117,6 @@ def _find(m, instruction, lanes, addresses):
     """The Barrier at each address; None, and a fault, where nobody has made one."""
     if m.shared.good(instruction, lanes, addresses, SIZE, ATOMIC) is not None:
         return [None] * lanes.count
-    m.proxy.begin()
     offsets = m.shared.locate(addresses, lanes)
     m.shared.check_races(instruction, lanes, addresses, offsets, SIZE, ATOMIC)
     found = [m.proxy.barriers.get(offset) for offset in offsets.tolist()]
@@ -192,7 +190,6 @@ def fence(slots, instruction):
     address = address_of(slots, instruction.operands[0])
 
     def acquire(m):
-        m.proxy.begin()
         m.proxy.maps.update(zip(m.lanes.index.tolist(), address(m).tolist(), strict=True))
 
     return acquire
@@ -273,7 +270,7 @@ def _read(m, lanes, map_, row, column, fault):
     if region.written is not None and not region.written[bytes_].all():
         fault("unwritten read", f"reads bytes of {name} that nobody wrote")
     if region.races is not None:
-        block = m.geometry.block_of[lanes.at] + m.geometry.first_block
+        block = m.geometry.block_in_grid[lanes.at]
         width = 4 if size % 4 == 0 and not (addresses % 4).any() else map_.size
         units = bytes_[:, ::width].reshape(-1)
         if region.races.read(block.repeat(len(units)), units, width).any():

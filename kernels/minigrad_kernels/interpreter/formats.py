@@ -104,7 +104,6 @@ def fma32(x, y, z):
     result = total.astype(np.float32)
     doubt = (total.view(np.uint64) & TIE_BITS == TIE) | (np.abs(result) < FIRST_NORMAL[result.dtype])
     if doubt.any() and (doubt := doubt & (total != 0)).any():
-        product, z = np.broadcast_to(product, total.shape), np.broadcast_to(z, total.shape)
         result[doubt] = round_sum(product[doubt], z[doubt], "rn")
     return result
 
@@ -114,7 +113,6 @@ def fma64(x, y, z):
 
     Source  Boldo, Melquiond: Emulation of FMA and correctly rounded sums, IEEE Trans. Computers 57 (2008)
     """
-    x, y, z = np.broadcast_arrays(x, y, z)
     product = x * y
     error = _product_error(x, y, product)
     high, low = _two_sum(z, error)

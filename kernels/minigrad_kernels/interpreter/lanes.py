@@ -31,13 +31,12 @@ class Geometry:
         self.place = self.warp * WARP + self.lane  # in a table of whole warps
         self.thread_index = _split(self.thread, block)
         self.block_index = [np.zeros(lanes, np.uint32) for _ in range(3)]
-        self.first_block = 0
         self.everyone = Lanes(self, number)
 
     def set_blocks(self, first):
         """The blocks of the batch are those of the grid from number `first` on."""
-        self.first_block = first
-        for array, values in zip(self.block_index, _split(self.block_of + first, self.grid), strict=True):
+        self.block_in_grid = self.block_of + first
+        for array, values in zip(self.block_index, _split(self.block_in_grid, self.grid), strict=True):
             array[:] = values
 
     def name(self, lane):

@@ -59,8 +59,8 @@ def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
             here = min(batch, blocks - first)
             if not first or here != batch:
                 geometry = Geometry(grid, block, here)
-                machine.place(geometry, allocate(code.program, code.slots, geometry, values, shared))
-            machine.run(first, shared_end)
+                registers = allocate(code.program, code.slots, geometry, values, shared)
+            machine.run(geometry, registers, first, shared_end)
     _count(code, machine)
     touched = {parameter for region in machine.everywhere.regions.values() for parameter in region.touched}
     outputs = {parameter: array for parameter, array in arrays.items() if parameter in touched}

@@ -33,16 +33,15 @@ class Machine:
         self.faults = {}
         self.executed = [0] * (len(self.instructions) + 1)
         self.guarded = [0] * (len(self.instructions) + 1)
+        # Whether mbarriers or products of warpgroups are used: where not, shared memory is not checked against them.
+        self.asynchronous = any(instruction.parts[0] in ("mbarrier", "wgmma") for instruction in self.instructions)
         self.everywhere = None  # the windows.Windows of the launch
 
     # ---- one batch ---------------------------------------------------------------------------------------------------
 
-    def place(self, geometry, registers):
-        """Make room for a batch."""
-        self.geometry, self.r = geometry, registers
-
-    def run(self, first_block, shared_end):
+    def run(self, geometry, registers, first_block, shared_end):
         """Run the blocks of the grid from number first_block on."""
+        self.geometry, self.r = geometry, registers
         self.geometry.set_blocks(first_block)
         self.shared = Shared(self, shared_end)
         self.local = Local(self, self.code.program.local)
@@ -198,7 +197,7 @@ class Machine:
         self.counts.barriers += len(np.unique(self.geometry.block_of[lanes.at]))
         races = self.shared.races
         races.advance(lanes, races.since_block, races.since_warp)
-        if self.proxy.active:
+        if self.asynchronous:
             self.proxy.join(lanes)
         self.go(number + 1, lanes)
 

@@ -198,14 +198,16 @@ class Memory:
 class _Owned(Memory):
     """Memory of which each thread, or each block, has as much at the same addresses."""
 
-    def __init__(self, machine, name, start, end, owners):
+    def __init__(self, machine, name, start, end, owner):
+        """owner: for each lane, the number of the thread or block whose memory it sees."""
         self.name, self.start, self.end = name, start, end
         self.stride = -(-(end - start) // 16) * 16
-        size = self.stride * owners
+        self.moved = owner * self.stride - start
+        size = self.stride * (int(owner[-1]) + 1)
         super().__init__(machine, filled(size), np.zeros(size, np.uint8))
 
     def locate(self, addresses, lanes):
-        return addresses + (self.owner(lanes) * self.stride - self.start)
+        return addresses + self.moved[lanes.at]
 
     def outside(self, addresses, size):
         return (addresses < self.start) | (addresses > self.end - size)
@@ -218,28 +220,22 @@ class Local(_Owned):
     """Memory of a thread alone."""
 
     def __init__(self, machine, end):
-        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.lanes)
-
-    def owner(self, lanes):
-        return lanes.index
+        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.everyone.index)
 
 
 class Shared(_Owned):
     """Memory of a block."""
 
     def __init__(self, machine, end):
-        super().__init__(machine, "shared", SHARED_START, end, machine.geometry.blocks)
+        super().__init__(machine, "shared", SHARED_START, end, machine.geometry.block_of)
         self.races = ThreadRaces(machine.geometry, len(self.bytes))
-
-    def owner(self, lanes):
-        return self.machine.geometry.block_of[lanes.at]
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
         passes, least = wavefronts(lanes, addresses, size)
         self.machine.counts.shared_wavefronts += passes
         self.machine.counts.shared_wavefronts_ideal += least
         self.machine.copies.check(instruction, lanes, addresses, offsets, size, access)
-        if self.machine.proxy.active:
+        if self.machine.asynchronous:
             self.machine.proxy.check(instruction, lanes, addresses, offsets, size, access)
         self.check_races(instruction, lanes, addresses, offsets, size, access)
 
@@ -319,7 +315,7 @@ class Region(Memory):
         self.machine.counts.transfer(access == READ, touched, least, by_array)
 
     def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        block = self.machine.geometry.block_of[lanes.at] + self.machine.geometry.first_block
+        block = self.machine.geometry.block_in_grid[lanes.at]
         if access == READ:
             found = ((self.races.read(block, offsets, size), "wrote it"),)
         else:
@@ -371,7 +367,6 @@ class Windows:
         self.machine = machine
         self.regions = {}
         self.nowhere = Nowhere(machine, None)
-        self.owners = []  # kept alive during the launch
 
     def memory(self, number):
         """(memory, what to subtract from addresses) of a window."""
@@ -397,7 +392,6 @@ class Windows:
             # An element counts as written by the host where it differs at all: some of its bytes may be those of FILL.
             differs = (memory != filled(len(memory))[: len(memory)]).reshape(-1, owner.itemsize).any(axis=1)
             written[differs.repeat(owner.itemsize)] = 255
-        self.owners.append(owner)
         region = self.regions[found.number] = Region(self.machine, found.number, memory, written, ranges)
         return region
 

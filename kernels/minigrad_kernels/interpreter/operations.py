@@ -224,20 +224,12 @@ def _smaller(choose, sign_of):
     return function
 
 
-def _whole_sum(x):
-    """A number as the sum of itself and of zero."""
-    return x, np.copysign(0.0, x)
-
-
-# The result of float64 operands as the sum of two, exact for products and sums of float32.
+# Of float32 operands, widened to float64: two numbers whose sum is the exact result.
 EXACT = {
     "add": lambda x, y: (x, y),
     "sub": lambda x, y: (x, -y),
-    "mul": lambda x, y: _whole_sum(x * y),
+    "mul": lambda x, y: (x * y, np.copysign(0.0, x * y)),
     "fma": lambda x, y, z: (x * y, z),
-    "div": lambda x, y: _whole_sum(x / y),
-    "rcp": lambda x: _whole_sum(1 / x),
-    "sqrt": lambda x: _whole_sum(np.sqrt(x)),
 }
 NEAREST = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "rcp": np.reciprocal, "sqrt": np.sqrt,
@@ -257,9 +249,9 @@ def _floating(root, key, kind, flags):
     mode = next(iter(flags & ROUNDINGS), None)
     if key in formats.APPROXIMATE and mode is None:
         function, flags = (lambda x, ftz="ftz" in flags: formats.approximate(root, x, ftz)), flags - {"ftz"}
-    elif key in EXACT and mode not in (None, "rn"):
-        if kind != "f32":
-            raise Unknown(f"rounds with .{mode}, which is known for f32 alone")
+    elif mode not in (None, "rn"):
+        if key not in EXACT or kind != "f32":
+            raise Unknown(f"rounds with .{mode}, which is known for sums and products in f32 alone")
         function = lambda *x: formats.round_sum(*EXACT[root](*(part.astype(np.float64) for part in x)), mode)
     elif key == "fma":
         function = FUSED[kind]
@@ -296,9 +288,9 @@ COMPARE = {
 }  # fmt: skip
 
 
-def _compare(kind, flags):
+def _compare(kinds, flags):
     """On floats .eq and its like are false where one is NaN, .equ and its like are true."""
-    names = flags - {"ftz"}
+    (kind,), names = kinds, flags - {"ftz"}
     if len(names) != 1 or kind in HALVES:
         raise Unknown("is a comparison that is not known")
     (name,) = names
@@ -308,7 +300,7 @@ def _compare(kind, flags):
         test = COMPARE[name]
     else:
         test = lambda x, y: COMPARE[name[:-1]](x, y) | _nan(x, y)
-    return Operation(_flushing(test) if "ftz" in flags else test, ["pred"], [kind, kind])
+    return Operation(_flushing(test) if "ftz" in flags else test, ["pred"], kinds * 2)
 
 
 # ---- conversions -----------------------------------------------------------------------------------------------------
@@ -359,25 +351,21 @@ def _plain_conversion(result, source, whole):
     return lambda x: x.astype(dtype)
 
 
-def _convert_address(kind, flags):
+def _convert_address(kinds, flags):
     """Generic addresses of global and constant memory are the addresses themselves."""
     spaces = [flag.partition("::")[0] for flag in flags - {"to"}]
-    base = DTYPES[kind](GENERIC.get(*spaces, 0))
-    return Operation(lambda x: x - base if "to" in flags else x + base, [kind], [kind])
+    base = DTYPES[kinds[0]](GENERIC.get(*spaces, 0))
+    return Operation(lambda x: x - base if "to" in flags else x + base, kinds, kinds)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
 
-MODIFIERS_OF: dict[str, set[str]] = {
-    "setp": {*COMPARE, *(f"{name}u" for name in COMPARE), "ftz"},
+OF_TYPES = {"cvt": _convert, "cvta": _convert_address, "setp": _compare}
+FLAGS = {
     "cvt": {*formats.WHOLE, "rn", "rna", "ftz", "sat"},
     "cvta": {"to", "global", "shared", "local", "const", "param", "shared::cta"},
 }
-for _key in (*WHOLE, *NEAREST):
-    _root, *_flags = _key.split(".")
-    MODIFIERS_OF.setdefault(_root, set()).update(_flags)
-for _root in (*SOURCES, "neg", "abs", *formats.APPROXIMATE):
-    MODIFIERS_OF.setdefault(_root, set()).update(MODIFIERS)
+ROOTS = {*OF_TYPES, *(key.partition(".")[0] for key in (*WHOLE, *EXACT, *NEAREST, *formats.APPROXIMATE))}
 
 
 @lru_cache(maxsize=1024)
@@ -389,25 +377,24 @@ def operation(parts):
     root, *rest = parts
     kinds = [part for part in rest if part in DTYPES]
     flags = [part for part in rest if part not in DTYPES]
-    if root not in MODIFIERS_OF:
+    if root not in ROOTS:
         raise Unknown("is an opcode that is not known")
-    if strange := set(flags) - MODIFIERS_OF[root]:
+    if strange := set(flags) - FLAGS.get(root, set(flags)):
         raise Unknown(f"has the modifier .{min(strange)}, which is not known")
     if not kinds:
         raise Unknown("has no type that is known")
     kind = kinds[0]
-    if root == "cvt":
-        return _convert(kinds, set(flags))
-    if root == "setp":
-        return _compare(kind, set(flags))
-    if root == "cvta":
-        return _convert_address(kind, set(flags))
+    if root in OF_TYPES:
+        return OF_TYPES[root](kinds, set(flags))
     if kind in HALVES:
         raise Unknown(f"computes in .{kind}, which is not known")
     if kind in FLOATS and root != "selp":
         key = ".".join([root, *(flag for flag in flags if flag not in MODIFIERS)])
         return _floating(root, key, kind, set(flags))
-    types, function = WHOLE[".".join([root, *flags])]
+    key = ".".join([root, *flags])
+    if key not in WHOLE:
+        raise Unknown("is an operation of whole numbers that is not known")
+    types, function = WHOLE[key]
     results, sources = ([_type(letter, kind) for letter in part] for part in types.split("="))
     return Operation(function, results, sources)
 

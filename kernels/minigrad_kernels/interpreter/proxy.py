@@ -24,14 +24,7 @@ class Proxy:
     def __init__(self, machine, stride):
         """stride: bytes of shared memory of each block."""
         self.machine, self.geometry, self.words = machine, machine.geometry, stride // 4
-        self.active = False
-
-    def begin(self):
-        """Make room at the first use."""
-        if self.active:
-            return
-        warps, self.active = self.geometry.warps, True
-        own = self.geometry.warps_per_block
+        warps, own = self.geometry.warps, self.geometry.warps_per_block
         self.seen = np.zeros((warps, own + MOST), np.int32)
         self.fenced = np.zeros(warps, np.bool_)  # whether a warp has executed wgmma.fence
         self.begun = np.zeros(warps, np.int32)  # products

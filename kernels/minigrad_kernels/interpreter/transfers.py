@@ -201,18 +201,13 @@ def copy_asynchronously(slots, instruction):
         return copy_box(slots, instruction)
     if parts[:2] != ("cp", "async") or "mbarrier" in parts:
         raise Unknown("is a copy that is not known")
+    commit = lambda m: m.copies.commit(m.lanes)
     if "commit_group" in parts:
-        return lambda m: m.copies.commit(m.lanes)
-    if "wait_group" in parts:
-        pending = int(operands[0].text, 0)
-        return lambda m: m.copies.wait(m.lanes, pending)
-    if "wait_all" in parts:
-
-        def wait_all(m):
-            m.copies.commit(m.lanes)
-            m.copies.wait(m.lanes, 0)
-
-        return wait_all
+        return commit
+    if "wait_group" in parts or "wait_all" in parts:
+        pending = int(operands[0].text, 0) if operands else 0
+        wait = lambda m: m.copies.wait(m.lanes, pending)
+        return sequence([commit, wait]) if "wait_all" in parts else wait
     _read_modifiers(instruction, ("async",))
     to, source, size, *rest = operands
     size = int(size.text, 0)

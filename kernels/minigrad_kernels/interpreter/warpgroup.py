@@ -62,7 +62,6 @@ def warpgroup(slots, instruction):
 
 def _warps(m):
     """The warps that execute, in order."""
-    m.proxy.begin()
     return np.unique(m.geometry.warp[m.at])
 
 

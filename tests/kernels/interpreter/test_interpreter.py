@@ -238,10 +238,10 @@ def test_a_kernel_that_names_its_parameters():
     "line, message",
     [
         ("frobnicate.b32 %r1, %r2;", "is an opcode that is not known"),
-        ("add.strange.u32 %r1, %r2, %r3;", "has the modifier .strange, which is not known"),
+        ("add.strange.u32 %r1, %r2, %r3;", "is an operation of whole numbers that is not known"),
         ("add.u32 %r1, %r2, somewhere;", "has the operand somewhere, which is not known"),
         ("ld.global.odd.u32 %r1, [%rd0];", "has the modifier .odd, which is not known"),
-        ("add.rz.f64 %fd1, %fd2, %fd3;", "rounds with .rz, which is known for f32 alone"),
+        ("add.rz.f64 %fd1, %fd2, %fd3;", "rounds with .rz, which is known for sums and products in f32 alone"),
         ("fma.rn.f16x2 %r1, %r2, %r3, %r4;", "computes in .f16x2, which is not known"),
         ("cvt.rz.f16.f32 %rs1, %f1;", "has the modifier .rz, which is not known"),
         ("add.u64 %r1, %rd2, %rd3;", "writes 8 bytes to a register of 4"),
