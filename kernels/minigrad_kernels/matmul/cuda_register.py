@@ -49,69 +49,54 @@ def steps_of(k, depth, place):
     return min(depth, i32(k - i32(place[1] * depth)))
 
 
-def make_copy(lines, steps, threads, element, place_of):
+def make_copy(lines, steps, threads):
     """Functions that share a tile of so many lines and steps of k out among threads, and copy it to shared memory.
 
     Neighbouring threads take neighbours in memory: they count along k, or along the lines. That is chosen at
     run time, as it only sets the distances between the elements of a thread.
-
-    element: their type; place_of: (line, step) -> where an element lies in the tile
     """
-    count, lines_apart, steps_apart = lines * steps // threads, threads // steps, threads // lines
+    count = lines * steps // threads
+    pitch = lines + 32 // steps  # from one k to the next; lines that lie along k then go to 32 different banks
+    lines_apart, steps_apart = threads // steps, threads // lines
 
     @device
-    def share(source, first, thread, line_apart, k_apart):
-        """Where this thread's first element lies in memory, its line and its k in the tile, and how far the next one
-        lies: in memory, in lines, in k."""
-        along_k = abs(k_apart) <= abs(line_apart)
+    def share(thread, along_k):
+        """This thread's first line and first k."""
         line = i32(thread // u32(steps)) if along_k else i32(thread % u32(lines))
         step = i32(thread % u32(steps)) if along_k else i32(thread // u32(lines))
-        down, along = (i32(lines_apart), i32(0)) if along_k else (i32(0), i32(steps_apart))
-        start = offset(source, i64(first + line) * line_apart + step * k_apart)
-        return start, (line, step, down * line_apart + along * k_apart, down, along)
+        return line, step
 
     @device
-    def inside(own, lines_left, steps_left):
+    def distances(along_k, line_apart, k_apart):
+        """How far this thread's elements lie apart in memory, and in the tile."""
+        apart = i32(lines_apart * line_apart) if along_k else i32(steps_apart * k_apart)
+        return apart, i32(lines_apart) if along_k else i32(steps_apart * pitch)
+
+    @device
+    def inside(along_k, lines_left, steps_left):
         """How many of this thread's elements, its first ones, lie inside the matrix."""
-        line, step, _, down, _ = own
-        lines_left, steps_left = i32(lines_left - line), i32(steps_left - step)
-        if down:
+        if along_k:
             many = i32(u32(max(lines_left, 0) + (lines_apart - 1)) // u32(lines_apart))
             return many if steps_left > 0 else i32(0)
         many = i32(u32(max(steps_left, 0) + (steps_apart - 1)) // u32(steps_apart))
         return many if lines_left > 0 else i32(0)
 
     @device
-    def copy(source, own, many, tile, start):
-        """To the tile that begins at `start`."""
-        line, step, apart, down, along = own
+    def copy(source, apart, many, tile, place, place_apart):
         for j in range(count):
             unroll(0)
-            place = place_of(i32(line + j * down), i32(step + j * along))
-            tile[u32(start + place)] = source[0] if i32(j) < many else element(0)  # u32: not counted from the end
-            source = offset(source, apart)
+            tile[u32(place)] = source[0] if i32(j) < many else f32(0)  # unsigned: no subscript counts from the end
+            source, place = offset(source, apart), i32(place + place_apart)
 
-    return share, inside, copy
-
-
-def make_place(pitch):
-    """The place of an element in a tile of this rung."""
-
-    @device
-    def place(line, step):
-        return i32(step * pitch + line)
-
-    return place
+    return share, distances, inside, copy, pitch
 
 
 def make_register(rows, columns, steps, row_sums, column_sums):
     """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""
     down, across = rows // row_sums, columns // column_sums
     threads = down * across
-    # From one k to the next in a tile: lines that lie along k then go to 32 different banks.
-    a_pitch, b_pitch = rows + 32 // steps, columns + 32 // steps
-    share_a, inside_a, copy_a = make_copy(rows, steps, threads, f32, make_place(a_pitch))
-    share_b, inside_b, copy_b = make_copy(columns, steps, threads, f32, make_place(b_pitch))
+    share_a, distances_a, inside_a, copy_a, a_pitch = make_copy(rows, steps, threads)
+    share_b, distances_b, inside_b, copy_b, b_pitch = make_copy(columns, steps, threads)
     a_size, b_size, sums = steps * a_pitch, steps * b_pitch, row_sums * column_sums
     resident = 2 * RESIDENT if sums <= 16 else RESIDENT  # few sums leave registers for more threads
 
@@ -132,17 +117,24 @@ def make_register(rows, columns, steps, row_sums, column_sums):
         top, left = i32(cuda.blockIdx.x * rows), i32(cuda.blockIdx.y * columns)
         here = i32(i32(left_over - 1) % steps + 1)  # steps of this tile
 
-        a_next, a_own = share_a(operand(a, part, a_z, i64(depth) * a_k), top, thread, a_m, a_k)
-        b_next, b_own = share_b(operand(b, part, b_z, i64(depth) * b_k), left, thread, b_n, b_k)
-        a_many, b_many = inside_a(a_own, i32(m - top), here), inside_b(b_own, i32(n - left), here)
-        a_whole, b_whole = inside_a(a_own, i32(m - top), steps), inside_b(b_own, i32(n - left), steps)
+        a_along_k, b_along_k = abs(a_k) <= abs(a_m), abs(b_k) <= abs(b_n)
+        a_line, a_step = share_a(thread, a_along_k)
+        b_line, b_step = share_b(thread, b_along_k)
+        a_apart, a_places = distances_a(a_along_k, a_m, a_k)
+        b_apart, b_places = distances_b(b_along_k, b_n, b_k)
+        a_next = offset(operand(a, part, a_z, i64(depth) * a_k), i64(top + a_line) * a_m + a_step * a_k)
+        b_next = offset(operand(b, part, b_z, i64(depth) * b_k), i64(left + b_line) * b_n + b_step * b_k)
+        a_place, b_place = i32(a_step * a_pitch + a_line), i32(b_step * b_pitch + b_line)
+        a_lines, b_lines = i32(m - top - a_line), i32(n - left - b_line)
+        a_many, b_many = inside_a(a_along_k, a_lines, here - a_step), inside_b(b_along_k, b_lines, here - b_step)
+        a_whole, b_whole = inside_a(a_along_k, a_lines, steps), inside_b(b_along_k, b_lines, steps)
 
         row, column = i32(thread // u32(across)), i32(thread % u32(across))
         for i in range(sums):
             total[i] = f32(0)
         while left_over > 0:
-            copy_a(a_next, a_own, a_many, a_tile, 0)
-            copy_b(b_next, b_own, b_many, b_tile, 0)
+            copy_a(a_next, a_apart, a_many, a_tile, a_place, a_places)
+            copy_b(b_next, b_apart, b_many, b_tile, b_place, b_places)
             cuda.syncthreads()
             for step in range(steps):
                 unroll(0)
