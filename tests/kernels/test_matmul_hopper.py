@@ -88,9 +88,9 @@ def driver(monkeypatch):
     calls = []
 
     def encode_tiled(place, kind, rank, address, sizes, strides, box, steps, *modes):
-        assert place % 64 == 0 and rank == 2 and list(steps) == [1, 1]
+        assert place.value % 64 == 0 and rank == 2 and list(steps) == [1, 1]
         calls.append((kind, tuple(sizes), tuple(strides), tuple(box), modes))
-        words = encode(TensorMap(address, sizes[1], sizes[0], strides[0], box[1], box[0], 2))
+        words = encode(TensorMap(address.value, sizes[1], sizes[0], strides[0], box[1], box[0], 2))
         cuda_hopper.ctypes.memmove(place, words.ctypes.data, words.nbytes)
         return 0
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import bias, interpreter, optimizer
-from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.bias.plan import cut
 
 from .test_optimizer import FULL
@@ -30,14 +29,6 @@ def numbers(*shape):
 def late(*shape):
     """An array that begins 4 bytes after a multiple of 16."""
     return interpreter.array(np.zeros(prod(shape) + 1, np.float32))[1:].reshape(shape)
-
-
-def wide(counts):
-    """How many 128-bit loads and stores warps executed."""
-    return tuple(
-        sum(n for name, n in counts.instructions.items() if name.startswith(f"{verb}.global") and ".v4." in name)
-        for verb in ("ld", "st")
-    )
 
 
 def narrow(counts, verb):
@@ -102,20 +93,6 @@ def test_column_sums(launches, shape):
     assert counts.bytes_stored["partial"] == partial
     assert whole_sectors(counts, "g", "out", "dx") and narrow(counts, "ld") == 0
     check_addition(addition, shape, partial, shape[1])
-
-
-def test_plain_rungs_move_as_many_bytes(launches):
-    shape = 256, 32
-    x, out, size = numbers(*shape), numbers(*shape), 4 * 256 * 32
-    bias_cuda.column_sums(x, interpreter.empty(32), space(shape), "plain")
-    bias_cuda.bias_relu_grad(x, out, interpreter.empty(shape), interpreter.empty(32), space(shape), "plain")
-    sums, grad = (counts for _, counts in seen(launches))
-    partial = sums_of(shape)[1]
-    assert sums.bytes_loaded == {"g": size} and sums.bytes_stored == {"partial": partial}
-    assert grad.bytes_loaded == {"g": size, "out": size}
-    assert grad.bytes_stored == {"dx": size, "partial": partial}
-    for counts in (sums, grad):
-        assert counts.global_sectors == counts.global_sectors_ideal and wide(counts) == (0, 0)
 
 
 def test_matrices_off_the_grid_take_the_plain_rung(launches):

@@ -52,7 +52,7 @@ def test_results_are_those_of_float32_rounded(half):
 
 @each_half
 def test_sums_lists_and_arrays_of_the_interpreter(half):
-    """Sums may be asked for unrounded; lists are updated in place."""
+    """Sums may be asked for unrounded, too large ones become infinite; lists are updated in place."""
     x = interpreter.array(F.astype(half))
     out = interpreter.empty(F.shape, half)
     elementwise.relu(x, out)
@@ -63,6 +63,9 @@ def test_sums_lists_and_arrays_of_the_interpreter(half):
         matmul.forward(x, x.T, None, False, out, NONE)
     np.testing.assert_allclose(single, x.astype("f8") @ x.T.astype("f8"), rtol=1e-6)
     np.testing.assert_array_equal(short, single.astype(half))
+    huge = np.full((1, 2), np.finfo("f4").max if half.name == "bfloat16" else 300, half)
+    matmul.forward(huge, huge.T, None, False, short[:1, :1], NONE)
+    assert np.isinf(short[0, 0])
     p, g = [F.astype(half), F[0].astype(half)], [np.ones_like(F, half), np.ones(4, half)]
     buffers, wanted, plan = [np.zeros_like(one) for one in p], [one.astype("f4") for one in p], optimizer.Plan()
     for step in (0.25, 0.375):  # the plan sees new copies each time
@@ -70,12 +73,6 @@ def test_sums_lists_and_arrays_of_the_interpreter(half):
         wanted = [(one - step).astype(half).astype("f4") for one in wanted]
     same_bits([one.astype("f4") for one in p], wanted)
     same_bits(buffers, [np.full(buffer.shape, 1.5, half) for buffer in buffers])
-
-
-def test_too_large_becomes_infinite_without_a_warning():
-    x, out = np.full((1, 2), 300, np.float16), np.empty((1, 1), np.float16)
-    matmul.forward(x, x.T, None, False, out, NONE)
-    assert np.isinf(out).all()
 
 
 def test_kernels_of_16_bits_are_called_where_there_are_some():
@@ -101,15 +98,8 @@ def test_refuses_mixed_types():
     locked.flags.writeable = False
     for error, message, call in (
         (KindError, "out has type bfloat16, wants float16", lambda: elementwise.relu_grad(half, bfloat, half.copy())),
-        (KindError, "out has type float32, wants float16", lambda: elementwise.relu_grad(half, F, half.copy())),
-        (KindError, "out has type float16", lambda: elementwise.relu(F, half.copy())),
         (ShapeError, "relu: out is read-only", lambda: elementwise.relu(half, locked)),
         (KindError, "out has type float16, wants float32", lambda: bias.column_sums(half, half[0], NONE)),
-        (
-            KindError,
-            r"sgd: gradients\[1\] has type float32, wants float16",
-            lambda: optimizer.sgd([half.copy()] * 2, [half, F], None, np.zeros(7)),
-        ),
     ):
         with told(message), pytest.raises(error, match=message):
             call()

@@ -34,6 +34,7 @@ from ..toolchain.product import (
     runner,
     scratch_bytes,
 )
+from .plan import steps_of
 
 __all__ = ["ready", "workspace"]
 
@@ -48,18 +49,15 @@ BLOCK_BYTES = 1 << 18  # of A: read once for every block of columns, so it shoul
 class _Form(NamedTuple):
     """Strides in elements, and how b is read."""
 
-    a: tuple
-    b: tuple
+    a: list
+    b: list
     form: int
     packed: bool
 
 
 @lru_cache(maxsize=1024)
 def _form(a_shape, a_strides, b_shape, b_strides, itemsize):
-    a, b = (
-        tuple(0 if size == 1 else step // itemsize for size, step in zip(shape, strides, strict=True))
-        for shape, strides in ((a_shape, a_strides), (b_shape, b_strides))
-    )
+    a, b = steps_of(a_shape, a_strides, itemsize), steps_of(b_shape, b_strides, itemsize)
     m, (k, n) = a_shape[-2], b_shape[-2:]
     along = k == 1 or (a[-1] == 1 and b[-2] == 1)  # sums run along memory in both
     across = n == 1 or b[-1] == 1  # columns of b lie side by side

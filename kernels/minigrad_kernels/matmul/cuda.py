@@ -38,30 +38,26 @@ class Rung(NamedTuple):
     tile: tuple[int, int]
 
 
-def _split(kind):
-    return Rung({None: cuda_split.ADD[kind]}, (1, cuda_split.WIDTH))  # after the rung that the shape has otherwise
+def _one(kernel, rows, columns):
+    return Rung({None: kernel}, (rows, columns))
 
 
-def _async(kind):
+def _on_cores(kind):
     return Rung({layout: cuda_async.ASYNC[kind, *layout] for layout in LAYOUTS}, (cuda_async.TILE, cuda_async.TILE))
 
 
 RUNGS = {
-    "plain": Rung({None: plain[4]}, (8, 32)),
-    "tiled": Rung({None: tiled}, (TILE, TILE)),
-    "register_64x64": Rung({None: REGISTER[64, 64]}, (64, 64)),
-    "register": Rung({None: REGISTER[128, 128]}, (128, 128)),
+    "plain": _one(plain[4], 8, 32),
+    "tiled": _one(tiled, TILE, TILE),
+    "register_64x64": _one(REGISTER[64, 64], 64, 64),
+    "register": _one(REGISTER[128, 128], 128, 128),
     "buffered": Rung(BUFFERED, (128, 128)),
-    "split": _split("float32"),
 }
-LADDERS = {
-    "float32": RUNGS,
-    "float64": {"plain": Rung({None: plain[8]}, (8, 32))},
-    "tf32": {"async": _async("tf32"), "split": _split("float32")},
-}
+LADDERS = {"float32": RUNGS, "float64": {"plain": _one(plain[8], 8, 32)}, "tf32": {"async": _on_cores("tf32")}}
 for _kind, _kernel in cuda_tensor.TENSOR.items():
-    _tensor = Rung({None: _kernel}, (cuda_tensor.TILE, cuda_tensor.TILE))
-    LADDERS[_kind] = {"tensor": _tensor, "async": _async(_kind), "split": _split(_kind)}
+    LADDERS[_kind] = {"tensor": _one(_kernel, cuda_tensor.TILE, cuda_tensor.TILE), "async": _on_cores(_kind)}
+for _kind in ("float32", *cuda_tensor.CORES):  # after the rung that the shape has otherwise
+    LADDERS[_kind]["split"] = _one(cuda_split.ADD["float32" if _kind == "tf32" else _kind], 1, cuda_split.WIDTH)
 LADDERS["bfloat16"]["tma"] = Rung({(True, True): cuda_hopper.tma}, (cuda_hopper.ROWS, cuda_hopper.COLUMNS))
 ALIKE = "register_64x64", "register", "buffered"
 BEST = {(128, 128): ("buffered", "register", "plain"), (64, 64): ("register_64x64", "plain")}  # best first, by tile
@@ -105,11 +101,11 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _plan(kind, a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned, rung):
-    p = product_of(a_shape, a_strides, b_shape, b_strides, itemsize)
-    layout, cores = layout_of(p, a_aligned, b_aligned, itemsize), kind in cuda_tensor.CORES
+def _plan(kind, operands, a_aligned, b_aligned, rung):
+    p, itemsize, cores = product_of(*operands), operands[-1], kind in cuda_tensor.CORES
+    layout = layout_of(p, a_aligned, b_aligned, itemsize)
     if kind == "tf32" and rung is None and layout not in LAYOUTS:
-        return _plan("float32", a_shape, a_strides, b_shape, b_strides, itemsize, a_aligned, b_aligned, rung)
+        return _plan("float32", operands, a_aligned, b_aligned, rung)
     if cores:
         cut = tensor_cut_of(p.m, p.n, p.k, p.count, layout in LAYOUTS)
     else:
@@ -150,15 +146,16 @@ def rungs_of(a):
     return LADDERS[kind_of(a.dtype)]
 
 
-def _plan_of(a, b, rung):
-    return _plan(kind_of(a.dtype), a.shape, a.strides, b.shape, b.strides, a.itemsize, aligned(a), aligned(b), rung)
+def _call(a, b):
+    """What decides how two arrays are multiplied."""
+    return kind_of(a.dtype), (a.shape, a.strides, b.shape, b.strides, a.itemsize), aligned(a), aligned(b)
 
 
 def workspace(a, b):
     """Bytes of workspace that `forward` wants for these arrays: the products of slices."""
     if not a.size or not b.size:
         return 0
-    plan = _plan_of(a, b, None)
+    plan = _plan(*_call(a, b), None)
     p = plan.product
     return cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices)
 
@@ -179,19 +176,18 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
             start(grid, block, arguments, shared)
 
     if rung is None and out.size:
-        call = a.shape, a.strides, b.shape, b.strides, kind_of(a.dtype), aligned(a), aligned(b), aligned(out)
-        rung = chosen("matmul", call, lambda: equals(a, b), run, a)
+        rung = chosen("matmul", (*_call(a, b), aligned(out)), lambda: equals(a, b), run, a)
     run(rung)
 
 
 def equals(a, b):
     """{name: Kernel} of the rungs that give the bits of the best one: each sum is one sum, in the order of k."""
     found = {}
-    if kind_of(a.dtype) != "float32" or _plan_of(a, b, None).slices > 1:
+    if kind_of(a.dtype) != "float32" or _plan(*_call(a, b), None).slices > 1:
         return found
     for name in ALIKE:
         with contextlib.suppress(ShapeError):  # does not fit
-            found[name] = _plan_of(a, b, name).kernel
+            found[name] = _plan(*_call(a, b), name).kernel
     return found
 
 
@@ -202,7 +198,7 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     """
     if not out.size:
         return
-    plan = _plan_of(a, b, rung)
+    plan = _plan(*_call(a, b), rung)
     if not plan.sizes:
         yield from _of_arrays(plan, a, b, bias, relu, residual, out)
         return

@@ -90,34 +90,28 @@ def make_copy(core, tile, along_k):
         return offset(source, i64(first + here) + step * k_apart), steps // 2 * k_apart
 
     @device
-    def begin(source, apart, place, step, steps_left):
-        """Start copies of a tile with steps_left steps of k; the rest of it becomes 0."""
+    def copy(source, apart, place, step, steps_left):
+        """Start copies of a tile with steps_left steps of k; the rest of it becomes 0. step 0: of a whole tile."""
         cp_async(place, global_address(source, 0), u32(CHUNK if step < steps_left else 0))
         inside = (step if along_k else i32(step + steps // 2)) < steps_left
         cp_async(u32(place + u32(far)), global_address(source, apart), u32(CHUNK if inside else 0))
 
-    @device
-    def copy(source, apart, place):
-        """Start copies of a whole tile."""
-        cp_async(place, global_address(source, 0), u32(CHUNK))
-        cp_async(u32(place + u32(far)), global_address(source, apart), u32(CHUNK))
-
-    return share, find, begin, copy
+    return share, find, copy
 
 
 def make_async(core, layout):
     """The rung for operands that lie so."""
     (a_along_k, b_along_k), steps = layout, core.steps
     a_tile, b_tile = make_tile(core, TILE, a_along_k), make_tile(core, TILE, b_along_k, of_b=True)
-    share_a, find_a, begin_a, copy_a = make_copy(core, a_tile, a_along_k)
-    share_b, find_b, begin_b, copy_b = make_copy(core, b_tile, b_along_k)
+    share_a, find_a, copy_a = make_copy(core, a_tile, a_along_k)
+    share_b, find_b, copy_b = make_copy(core, b_tile, b_along_k)
     a_bytes, warps_across, sums = a_tile.bytes, TILE // (8 * ACROSS), 4 * DOWN * ACROSS
 
     @device
     def copy(put, state, given):
         (a_next, b_next), (a_apart, b_apart, a_place, b_place, a_k, b_k) = state, given
-        copy_a(a_next, a_apart, u32(a_place + u32(put)))
-        copy_b(b_next, b_apart, u32(b_place + u32(put)))
+        copy_a(a_next, a_apart, u32(a_place + u32(put)), 0, steps)
+        copy_b(b_next, b_apart, u32(b_place + u32(put)), 0, steps)
         return offset(a_next, steps * a_k), offset(b_next, steps * b_k)
 
     multiply, end = make_pipeline(core, a_tile, b_tile, DOWN, ACROSS, copy), make_end(core, DOWN, ACROSS)
@@ -155,8 +149,8 @@ def make_async(core, layout):
         a_next, a_apart = find_a(a_next, top, a_line, a_step, a_m, a_k, i32(m - top))
         b_next, b_apart = find_b(b_next, first, b_line, b_step, b_n, b_k, i32(n - first))
         a_place, b_place = u32(base + u32(a_place)), u32(base + u32(a_bytes) + u32(b_place))
-        begin_a(a_next, a_apart, a_place, a_step, first_steps)
-        begin_b(b_next, b_apart, b_place, b_step, first_steps)
+        copy_a(a_next, a_apart, a_place, a_step, first_steps)
+        copy_b(b_next, b_apart, b_place, b_step, first_steps)
         state = offset(a_next, first_steps * a_k), offset(b_next, first_steps * b_k)
         warp = i32(thread >> u32(5))
         row, column = i32(warp // warps_across * (16 * DOWN)), i32(warp % warps_across * (8 * ACROSS))

@@ -85,26 +85,19 @@ def _driver():
     """
     name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
     try:
-        function = ctypes.CDLL(name).cuTensorMapEncodeTiled
+        return ctypes.CDLL(name).cuTensorMapEncodeTiled
     except (OSError, AttributeError) as error:
         raise StateError(f"tensor map: {name} lacks cuTensorMapEncodeTiled: {error}; ask for a lower rung") from error
-    number, sizes, boxes = ctypes.c_int, ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_uint32)
-    function.argtypes = (
-        ctypes.c_void_p, number, ctypes.c_uint32, ctypes.c_void_p, sizes, sizes, boxes, boxes, *(number,) * 4,
-    )  # fmt: skip
-    function.restype = number
-    return function
 
 
 def _encoded(map_):
     """The 16 words of a map for a GPU; map_: an interpreter's TensorMap."""
     memory = (ctypes.c_uint64 * (WORDS + ALIGNMENT // 8))()
     skip = -ctypes.addressof(memory) % ALIGNMENT // 8
-    pair, short = ctypes.c_uint64 * 2, ctypes.c_uint32 * 2
-    result = _driver()(
-        ctypes.addressof(memory) + 8 * skip, BFLOAT16, 2, map_.address, pair(map_.columns, map_.rows),
-        (ctypes.c_uint64 * 1)(map_.stride), short(map_.box_columns, map_.box_rows), short(1, 1), *MODES,
-    )  # fmt: skip
+    place, matrix = ctypes.c_void_p(ctypes.addressof(memory) + 8 * skip), ctypes.c_void_p(map_.address)
+    sizes, strides = (ctypes.c_uint64 * 2)(map_.columns, map_.rows), (ctypes.c_uint64 * 1)(map_.stride)
+    box, steps = (ctypes.c_uint32 * 2)(map_.box_columns, map_.box_rows), (ctypes.c_uint32 * 2)(1, 1)
+    result = _driver()(place, BFLOAT16, 2, matrix, sizes, strides, box, steps, *MODES)
     if result:
         raise StateError(f"tensor map: the driver refuses {map_} with error {result}; ask for a lower rung")
     return np.array(memory[skip : skip + WORDS], np.uint64)

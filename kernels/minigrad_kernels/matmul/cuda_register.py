@@ -49,102 +49,103 @@ def steps_of(k, depth, place):
     return min(depth, i32(k - i32(place[1] * depth)))
 
 
-def make_copy(lines, steps, threads):
+def make_copy(lines, steps, threads, element, stride, place_of):
     """Functions that share a tile of so many lines and steps of k out among threads, and copy it to shared memory.
 
     Neighbouring threads take neighbours in memory: they count along k, or along the lines. That is chosen at
     run time, as it only sets the distances between the elements of a thread.
+
+    element, stride: their types; place_of: (line, step) -> where an element lies in the tile
     """
-    count = lines * steps // threads
-    pitch = lines + 32 // steps  # from one k to the next; lines that lie along k then go to 32 different banks
-    lines_apart, steps_apart = threads // steps, threads // lines
+    count, lines_apart, steps_apart = lines * steps // threads, threads // steps, threads // lines
 
     @device
-    def share(thread, along_k):
-        """This thread's first line and first k."""
+    def share(source, first, thread, line_apart, k_apart):
+        """Where this thread's first element lies in memory, its line and its k in the tile, and how far the next one
+        lies: in memory, in lines, in k."""
+        along_k = abs(k_apart) <= abs(line_apart)
         line = i32(thread // u32(steps)) if along_k else i32(thread % u32(lines))
         step = i32(thread % u32(steps)) if along_k else i32(thread // u32(lines))
-        return line, step
+        down, along = (i32(lines_apart), i32(0)) if along_k else (i32(0), i32(steps_apart))
+        start = offset(source, i64(first + line) * line_apart + step * k_apart)
+        return start, (line, step, stride(down * line_apart + along * k_apart), down, along)
 
     @device
-    def distances(along_k, line_apart, k_apart):
-        """How far this thread's elements lie apart in memory, and in the tile."""
-        apart = i32(lines_apart * line_apart) if along_k else i32(steps_apart * k_apart)
-        return apart, i32(lines_apart) if along_k else i32(steps_apart * pitch)
-
-    @device
-    def inside(along_k, lines_left, steps_left):
+    def inside(own, lines_left, steps_left):
         """How many of this thread's elements, its first ones, lie inside the matrix."""
-        if along_k:
+        line, step, _, down, _ = own
+        lines_left, steps_left = i32(lines_left - line), i32(steps_left - step)
+        if down:
             many = i32(u32(max(lines_left, 0) + (lines_apart - 1)) // u32(lines_apart))
             return many if steps_left > 0 else i32(0)
         many = i32(u32(max(steps_left, 0) + (steps_apart - 1)) // u32(steps_apart))
         return many if lines_left > 0 else i32(0)
 
     @device
-    def copy(source, apart, many, tile, place, place_apart):
+    def copy(source, own, many, tile, start):
+        """To the tile that begins at `start`."""
+        line, step, apart, down, along = own
         for j in range(count):
             unroll(0)
-            tile[u32(place)] = source[0] if i32(j) < many else f32(0)  # unsigned: no subscript counts from the end
-            source, place = offset(source, apart), i32(place + place_apart)
+            place = place_of(i32(line + j * down), i32(step + j * along))
+            tile[u32(start + place)] = source[0] if i32(j) < many else element(0)  # u32: not counted from the end
+            source = offset(source, apart)
 
-    return share, distances, inside, copy, pitch
+    return share, inside, copy
 
 
-def make_register(rows, columns, steps, row_sums, column_sums):
-    """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""
-    down, across = rows // row_sums, columns // column_sums
-    threads = down * across
-    share_a, distances_a, inside_a, copy_a, a_pitch = make_copy(rows, steps, threads)
-    share_b, distances_b, inside_b, copy_b, b_pitch = make_copy(columns, steps, threads)
-    a_size, b_size, sums = steps * a_pitch, steps * b_pitch, row_sums * column_sums
+def make_register(tile, steps, own):
+    """The rung for tiles of so many rows and columns, of which each thread owns own x own results."""
+    across, sums = tile // own, own * own
+    threads = across * across
+    pitch = tile + 32 // steps  # from one k to the next; lines that lie along k then go to 32 different banks
+    size = steps * pitch
     resident = 2 * RESIDENT if sums <= 16 else RESIDENT  # few sums leave registers for more threads
 
-    @kernel(signature_of("f32*"), threads=threads, blocks=resident // threads, variant=f"{rows}x{columns}")
+    @device
+    def place(line, step):
+        return i32(step * pitch + line)
+
+    share, inside, copy = make_copy(tile, steps, threads, f32, i32, place)
+
+    @kernel(signature_of("f32*"), threads=threads, blocks=resident // threads, variant=f"{tile}x{tile}")
     def register(a, b, bias, residual, out, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
         """One idea: a thread owns several rows and columns, so each float from shared memory serves several sums.
 
-        Traffic    a is read ceil(N / columns) times, b ceil(M / rows) times; of each step of k, a warp reads
-                   row_sums + column_sums words of shared memory a thread, for row_sums * column_sums products
-        Resources  two tiles in shared memory, row_sums * column_sums sums in registers; two barriers a tile
+        Traffic    a is read ceil(N / tile) times, b ceil(M / tile) times; of each step of k, a warp reads 2 * own words
+                   of shared memory a thread, for own * own products
+        Resources  two tiles in shared memory, own * own sums in registers; two barriers a tile
 
         The first tile takes what K leaves over after whole tiles: so only lines matter to all others.
         """
-        a_tile, b_tile = cuda.shared.array(a_size, f32), cuda.shared.array(b_size, f32)
+        a_tile, b_tile = cuda.shared.array(size, f32), cuda.shared.array(size, f32)
         total = cuda.local.array(sums, f32)
         thread, part = u32(cuda.threadIdx.x), slice_of(slices)
         left_over = steps_of(k, depth, part)
-        top, left = i32(cuda.blockIdx.x * rows), i32(cuda.blockIdx.y * columns)
+        top, left = i32(cuda.blockIdx.x * tile), i32(cuda.blockIdx.y * tile)
         here = i32(i32(left_over - 1) % steps + 1)  # steps of this tile
 
-        a_along_k, b_along_k = abs(a_k) <= abs(a_m), abs(b_k) <= abs(b_n)
-        a_line, a_step = share_a(thread, a_along_k)
-        b_line, b_step = share_b(thread, b_along_k)
-        a_apart, a_places = distances_a(a_along_k, a_m, a_k)
-        b_apart, b_places = distances_b(b_along_k, b_n, b_k)
-        a_next = offset(operand(a, part, a_z, i64(depth) * a_k), i64(top + a_line) * a_m + a_step * a_k)
-        b_next = offset(operand(b, part, b_z, i64(depth) * b_k), i64(left + b_line) * b_n + b_step * b_k)
-        a_place, b_place = i32(a_step * a_pitch + a_line), i32(b_step * b_pitch + b_line)
-        a_lines, b_lines = i32(m - top - a_line), i32(n - left - b_line)
-        a_many, b_many = inside_a(a_along_k, a_lines, here - a_step), inside_b(b_along_k, b_lines, here - b_step)
-        a_whole, b_whole = inside_a(a_along_k, a_lines, steps), inside_b(b_along_k, b_lines, steps)
+        a_next, a_own = share(operand(a, part, a_z, i64(depth) * a_k), top, thread, a_m, a_k)
+        b_next, b_own = share(operand(b, part, b_z, i64(depth) * b_k), left, thread, b_n, b_k)
+        a_many, b_many = inside(a_own, i32(m - top), here), inside(b_own, i32(n - left), here)
+        a_whole, b_whole = inside(a_own, i32(m - top), steps), inside(b_own, i32(n - left), steps)
 
         row, column = i32(thread // u32(across)), i32(thread % u32(across))
         for i in range(sums):
             total[i] = f32(0)
         while left_over > 0:
-            copy_a(a_next, a_apart, a_many, a_tile, a_place, a_places)
-            copy_b(b_next, b_apart, b_many, b_tile, b_place, b_places)
+            copy(a_next, a_own, a_many, a_tile, 0)
+            copy(b_next, b_own, b_many, b_tile, 0)
             cuda.syncthreads()
             for step in range(steps):
                 unroll(0)
-                for i in range(row_sums):
+                for i in range(own):
                     unroll(0)
-                    value = a_tile[row + (step * a_pitch + i * down)]
-                    for j in range(column_sums):
+                    value = a_tile[row + (step * pitch + i * across)]
+                    for j in range(own):
                         unroll(0)
-                        other = b_tile[column + (step * b_pitch + j * across)]
-                        total[i * column_sums + j] += value * other
+                        other = b_tile[column + (step * pitch + j * across)]
+                        total[i * own + j] += value * other
             cuda.syncthreads()
             a_next, b_next = offset(a_next, here * a_k), offset(b_next, here * b_k)
             left_over = i32(left_over - here)
@@ -152,21 +153,21 @@ def make_register(rows, columns, steps, row_sums, column_sums):
         place = i64(cuda.blockIdx.z) * out_z + i64(top + row) * i64(n) + i64(left + column)
         start, beside = offset(out, place), offset(residual, place)
         rows_left, columns_left, least = i32(m - top - row), i32(n - left - column), least_of(flags)
-        added = cuda.local.array(column_sums, f32)
-        for j in range(column_sums):
+        added = cuda.local.array(own, f32)
+        for j in range(own):
             unroll(0)
             added[j] = bias[left + column + j * across] if flags & BIAS and j * across < columns_left else f32(0)
-        for i in range(row_sums):
+        for i in range(own):
             unroll(0)
-            for j in range(column_sums):
+            for j in range(own):
                 unroll(0)
-                if i * down < rows_left and j * across < columns_left:
+                if i * across < rows_left and j * across < columns_left:
                     more = beside[j * across] if flags & RESIDUAL else f32(0)
-                    start[j * across] = finish(total[i * column_sums + j] + added[j], more, least)
-            start, beside = offset(start, down * n), offset(beside, down * n)
+                    start[j * across] = finish(total[i * own + j] + added[j], more, least)
+            start, beside = offset(start, across * n), offset(beside, across * n)
 
     return register
 
 
 # Tiles for large layers, and for smaller ones, which would leave most multiprocessors without a 128x128 tile.
-REGISTER = {(128, 128): make_register(128, 128, 8, 8, 8), (64, 64): make_register(64, 64, 16, 4, 4)}
+REGISTER = {(128, 128): make_register(128, 8, 8), (64, 64): make_register(64, 16, 4)}

@@ -187,31 +187,20 @@ THREADS = 128  # four warps, each with 32 x 32 sums
 ROW_BLOCKS, COLUMN_BLOCKS = 2, 4  # of 16 rows and of 8 columns of a warp
 
 
-def _make_put(core, tile):
-    """A function that carries this thread's elements of a tile to shared memory, those outside as zeros."""
-    count, chunk, place_of = TILE * core.steps // THREADS, core.chunk, tile.place
-
-    @device
-    def put(memory, first, source, apart, many, line, step, lines_apart, steps_apart):
-        for j in range(count):
-            unroll(0)
-            here, along = i32(line + j * lines_apart), i32(step + j * steps_apart)
-            place = i32(place_of(here, along // chunk) // 2 + along % chunk)
-            memory[u32(first + place)] = source[0] if i32(j) < many else u16(0)
-            source = offset(source, apart)
-
-    return put
-
-
 def _make_tensor(core):
     steps, sums = core.steps, 4 * ROW_BLOCKS * COLUMN_BLOCKS
     tile, b_tile = make_tile(core, TILE, True), make_tile(core, TILE, True, of_b=True)
-    a_first, b_first, place_b = tile.first, b_tile.first, tile.bytes
+    a_first, b_first, place_b, place_of, chunk = tile.first, b_tile.first, tile.bytes, tile.place, core.chunk
     elements, words = tile.bytes, tile.bytes // 2  # of two tiles, and of one
-    share, _, inside, _, _ = make_copy(TILE, steps, THREADS)
-    put, multiply = _make_put(core, tile), make_products(core, tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
+
+    @device
+    def place(line, step):
+        """Of an element of 16 bits."""
+        return i32(place_of(line, step // chunk) // 2 + step % chunk)
+
+    share, inside, copy = make_copy(TILE, steps, THREADS, u16, i64, place)
+    multiply = make_products(core, tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
     end = make_end(core, ROW_BLOCKS, COLUMN_BLOCKS)
-    lines, along = THREADS // steps, THREADS // TILE  # how far a thread's elements lie apart
 
     @kernel(
         signature_of(core.half.pointer, "i64"),
@@ -236,15 +225,8 @@ def _make_tensor(core):
         top, first = tile_of(m, n, TILE, TILE)
         here = i32(i32(left_over - 1) % steps + 1)  # steps of this tile
 
-        a_along_k, b_along_k = abs(a_k) <= abs(a_m), abs(b_k) <= abs(b_n)
-        a_line, a_step = share(thread, a_along_k)
-        b_line, b_step = share(thread, b_along_k)
-        a_lines, a_steps = (i32(lines), i32(0)) if a_along_k else (i32(0), i32(along))
-        b_lines, b_steps = (i32(lines), i32(0)) if b_along_k else (i32(0), i32(along))
-        a_apart, b_apart = a_lines * a_m + a_steps * a_k, b_lines * b_n + b_steps * b_k
-        a_next = offset(operand(a, part, a_z, i64(depth) * a_k), i64(top + a_line) * a_m + a_step * a_k)
-        b_next = offset(operand(b, part, b_z, i64(depth) * b_k), i64(first + b_line) * b_n + b_step * b_k)
-        a_left, b_left = i32(m - top - a_line), i32(n - first - b_line)
+        a_next, a_own = share(operand(a, part, a_z, i64(depth) * a_k), top, thread, a_m, a_k)
+        b_next, b_own = share(operand(b, part, b_z, i64(depth) * b_k), first, thread, b_n, b_k)
 
         warp, lane = i32(thread >> u32(5)), i32(thread & u32(31))
         row, column = i32((warp >> 1) * 32), i32((warp & 1) * 32)
@@ -253,9 +235,8 @@ def _make_tensor(core):
             unroll(0)
             total[i] = f32(0)
         while left_over > 0:
-            a_many, b_many = inside(a_along_k, a_left, here - a_step), inside(b_along_k, b_left, here - b_step)
-            put(memory, 0, a_next, a_apart, a_many, a_line, a_step, a_lines, a_steps)
-            put(memory, words, b_next, b_apart, b_many, b_line, b_step, b_lines, b_steps)
+            copy(a_next, a_own, inside(a_own, i32(m - top), here), memory, 0)
+            copy(b_next, b_own, inside(b_own, i32(n - first), here), memory, words)
             cuda.syncthreads()
             multiply(total, memory, a_from, b_from)
             cuda.syncthreads()

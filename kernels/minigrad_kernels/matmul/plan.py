@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ShapeError
 
-__all__ = ["Cut", "Product", "cut_of", "launches", "layout_of", "most_slices", "product_of", "tensor_cut_of"]
+__all__ = ["Product", "cut_of", "launches", "layout_of", "most_slices", "product_of", "steps_of", "tensor_cut_of"]
 
 LIMIT = 1 << 31  # sizes are 32-bit inside kernels
 MOST = 65535  # blocks in y and in z
@@ -60,7 +60,8 @@ class Cut(NamedTuple):
     depth: int
 
 
-def _steps(shape, strides, itemsize):
+def steps_of(shape, strides, itemsize):
+    """Strides in elements, 0 along axes of size 1."""
     return [0 if size == 1 else step // itemsize for size, step in zip(shape, strides, strict=True)]
 
 
@@ -73,8 +74,8 @@ def product_of(a_shape, a_strides, b_shape, b_strides, itemsize):
     """
     *batch, m, k = a_shape
     n = b_shape[-1]
-    *a_batch, a_m, a_k = _steps(a_shape, a_strides, itemsize)
-    *b_batch, b_k, b_n = _steps(b_shape, b_strides, itemsize)
+    *a_batch, a_m, a_k = steps_of(a_shape, a_strides, itemsize)
+    *b_batch, b_k, b_n = steps_of(b_shape, b_strides, itemsize)
     z, inner = Axis(1, 0, 0, m * n), 0
     for size, a, b in zip(batch[::-1], a_batch[::-1], b_batch[::-1], strict=True):
         if z.size == 1:

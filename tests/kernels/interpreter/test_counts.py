@@ -16,26 +16,15 @@ def counts_of(body, *arguments, grid=1, block=32):
     return clean(interpret(kernel(head + body, "u64 " * len(arguments), BUFFER), grid, block, arguments)).counts
 
 
-def strided(step, operation="ld", registers="%f1"):
-    """Each thread accesses floats, `step` floats after those of the one before."""
-    kind = "v4.f32" if "," in registers else "f32"
-    access = (
-        f"ld.global.{kind} {registers}, [%rd30];" if operation == "ld" else f"st.global.{kind} [%rd30], {registers};"
-    )
+def strided(step, operation="ld"):
+    """Each thread accesses a float, `step` floats after that of the one before."""
+    access = "ld.global.f32 %f1, [%rd30];" if operation == "ld" else "st.global.f32 [%rd30], %f1;"
     return f"mul.lo.u32 %r32, %r30, {step}; mad.wide.u32 %rd30, %r32, 4, %rd0;\n{access}"
 
 
-def test_sectors_and_bytes_by_hand():
-    """(floats between threads, floats of a thread, sectors, fewest)"""
-    for step, width, touched, least in ((1, 1, 4, 4), (2, 1, 8, 4), (32, 1, 32, 4), (0, 1, 1, 1), (8, 4, 32, 16)):
-        for operation, sides, past in (("ld", ("load", "store"), "loaded"), ("st", ("store", "load"), "stored")):
-            registers = "{%f1, %f2, %f3, %f4}" if width == 4 else "%f1"
-            counts = vars(counts_of(strided(step, operation, registers), np.zeros(1024, np.float32)))
-            found = [(counts[f"global_{side}_sectors"], counts[f"global_{side}_sectors_ideal"]) for side in sides]
-            assert found == [(touched, least), (0, 0)]
-            assert counts[f"bytes_{past}"] == {"0": 32 * 4 * width}
-            assert counts[f"sector_bytes_{past}"] == {"0": 32 * touched}
-    both = np.zeros(160, np.float32)  # two arrays in one memory: half of a warp reads each
+def test_two_arrays_in_one_memory():
+    """Half of a warp reads each."""
+    both = np.zeros(160, np.float32)
     body = "setp.lt.u32 %p1, %r30, 16; selp.b64 %rd3, %rd0, %rd1, %p1; and.b32 %r32, %r30, 15;"
     counts = counts_of(body + "mad.wide.u32 %rd30, %r32, 4, %rd3; ld.global.f32 %f1, [%rd30];", both[:16], both[96:])
     assert counts.bytes_loaded == {"0": 64, "1": 64} and counts.sector_bytes_loaded == {"0": 64, "1": 64}
@@ -70,26 +59,32 @@ def model(places, size):
 
 @pytest.mark.parametrize("size", WIDTHS)
 def test_counts_of_random_accesses(size):
-    """Strides from 0 to 33, or no order at all, by some of the threads."""
+    """Strides from 0 to 33, or no order at all, by some of the threads: loads, stores and shared memory."""
     kind, register = WIDTHS[size]
     body = f"""
     mad.wide.u32 %rd30, %r30, 4, %rd1; ld.global.s32 %r32, [%rd30];
     setp.lt.s32 %p1, %r32, 0; @%p1 bra END;
-    add.u32 %r33, %r31, %r32; cvt.u64.u32 %rd31, %r32; add.u64 %rd31, %rd31, %rd0;
-    ld.global.{kind} {register}, [%rd31]; st.shared.{kind} [%r33], {register};
+    add.u32 %r33, %r31, %r32; cvt.u64.u32 %rd32, %r32; add.u64 %rd31, %rd32, %rd0; add.u64 %rd32, %rd32, %rd2;
+    ld.global.{kind} {register}, [%rd31]; st.shared.{kind} [%r33], {register}; st.global.{kind} [%rd32], {register};
     END:
     """
-    text = kernel("mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;" + body, "u64 u64", BUFFER)
+    text = kernel("mov.u32 %r30, %tid.x; mov.u32 %r31, buffer;" + body, "u64 u64 u64", BUFFER)
+    memory, out = np.zeros((2, 16384), np.uint8)
     for threads, stride in ((32, None), (160, None), *((70, stride) for stride in range(0, 34, 3))):
         number = np.arange(threads) * stride if stride is not None else RANDOM.integers(0, 16384 // size, threads)
         places = (number * size % 16384).astype(np.int32)
         places[RANDOM.random(threads) < RANDOM.choice([0, 0.1, 0.5, 0.95])] = -1
-        counts = interpret(text, (1,), (threads,), (np.zeros(16384, np.uint8), places)).counts
+        counts = interpret(text, (1,), (threads,), (memory, places, out)).counts
         warps = [{i: int(p) for i, p in enumerate(places[w : w + 32]) if p >= 0} for w in range(0, threads, 32)]
-        wanted = np.sum([model(warp, size) for warp in warps], axis=0)
+        sectors, ideal, *passes = np.sum([model(warp, size) for warp in warps], axis=0)
+        stored = counts.global_store_sectors, counts.global_store_sectors_ideal
+        assert stored == (sectors, ideal), (stride, places)
         table = -(-threads * 4 // 32)
-        found = (counts.global_sectors - table, counts.global_sectors_ideal - table)
-        assert (*found, counts.shared_wavefronts, counts.shared_wavefronts_ideal) == tuple(wanted), (stride, places)
+        loaded = counts.global_load_sectors - table, counts.global_load_sectors_ideal - table
+        assert loaded == stored and [counts.shared_wavefronts, counts.shared_wavefronts_ideal] == passes
+        if sectors:
+            assert counts.bytes_stored == {"2": size * sum(places >= 0)} and counts.bytes_loaded["0"] > 0
+            assert counts.sector_bytes_stored["2"] == counts.sector_bytes_loaded["0"] == 32 * sectors
 
 
 def test_instructions_by_warp_and_line():
