@@ -114,22 +114,17 @@ def test_averages_have_the_bits_of_the_cpu(dtype):
 
 def test_tables_go_to_the_device_once(monkeypatch):
     """By content; the oldest go where there are too many."""
-    sent = []
+    sent, like = [], interpreter.empty(1)
     monkeypatch.setattr(memory, "_kept", type(memory._kept)())
     monkeypatch.setattr(memory, "upload", lambda table, like: sent.append(table) or interpreter.array(table))
-    like = interpreter.empty(1)
-    first = memory.kept(np.arange(3), like)
-    assert memory.kept(np.arange(3), like) is first and len(sent) == 1
-    for other in (np.arange(3, dtype=np.int32), np.arange(3)[:, None], np.arange(3) + 1):
+    first, others = memory.kept(np.arange(3), like), (np.arange(3, dtype=np.int32), np.arange(3)[:, None])
+    for other in others:
         found = memory.kept(other, like)
         assert found.dtype == other.dtype and np.array_equal(found, other)
-    assert len(sent) == 4
-    for number in range(memory.KEPT - 1):
+    for number in range(memory.KEPT):
         memory.kept(np.array([number, 7]), like)
-        memory.kept(np.arange(3), like)
-    assert len(memory._kept) == memory.KEPT and memory.kept(np.arange(3), like) is first
-    memory.kept(np.arange(3) + 1, like)
-    assert len(sent) == 4 + memory.KEPT
+        assert memory.kept(np.arange(3), like) is first
+    assert len(memory._kept) == memory.KEPT and len(sent) == 3 + memory.KEPT
 
 
 # ---- quotients ---------------------------------------------------------------------------------------------------

@@ -51,6 +51,16 @@ def _in_halves(x, *others):
     return backend(x) == "cuda" and implementation(bias.__name__, "fits", x)(x, *alike)
 
 
+def _filled(value, *places):
+    """The call for arrays without elements: results at these places among the arguments are filled."""
+
+    def run(*given):
+        for k in places:
+            given[k].fill(value)
+
+    return Call(0, run)
+
+
 @launcher(
     reads("x", MATRIX),
     writes("mean variance", "C", SUMS),
@@ -76,7 +86,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
     if has_running and x.size < 2 * x.shape[1]:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x)) if x.size else _filled(math.nan, 1, 2)
 
 
 @launcher(
@@ -124,7 +134,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
     if out is not None and dx is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x)) if x.size else _filled(0, 8, 9)
 
 
 @launcher(reads("x", ROWS), writes("out", ROWS), writes("scale", "rows", SUMS), eps=number)
@@ -166,13 +176,14 @@ def _gradients(shape, columns, statistics):
     return launcher(reads("x g", shape), *vectors, writes("dx", shape), eps=number)
 
 
-def _call(op, x, mean):
+def _call(op, x, mean, *sums):
+    """sums: where dw and db stand"""
     groups = mean.shape[-1]
     if op.startswith("group") and x.shape[1] % groups:
         raise ShapeError(
             f"{op}: mean has shape {mean.shape}, wants (N, groups) for groups of the {x.shape[1]} channels"
         )
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x)) if x.size else _filled(0, *sums)
 
 
 @_forward(IMAGES, "C", "N groups+")
@@ -198,7 +209,7 @@ def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
             workspace: workspace("group_norm_grads", x.shape) bytes
     """
-    return _call("group_norm_grads", x, mean)
+    return _call("group_norm_grads", x, mean, 7, 8)
 
 
 @_forward(ROWS, "K", "rows")
@@ -220,4 +231,4 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
             workspace: workspace("layer_norm_grads", x.shape) bytes
     """
-    return _call("layer_norm_grads", x, mean)
+    return _call("layer_norm_grads", x, mean, 7, 8)

@@ -332,10 +332,6 @@ def finish(x, table, out, more=None, low=-np.inf):
 
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum):
-    if not x.size:
-        mean.fill(np.nan)
-        variance.fill(np.nan)
-        return
     join_moments(*column_sums(MOMENTS, x, 1, workspace, x[:1]), x.reshape(-1), mean[None], variance[None])
     if running_mean is not None:
         follow(running_mean, mean, 1.0, momentum)
@@ -350,10 +346,6 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
 
 
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
-    if not x.size:
-        dw.fill(0)
-        db.fill(0)
-        return
     masked = dx if dresidual is None else dresidual
     sums = column_sums(PRODUCTS if out is None else MASKED, x, 1, workspace, mean[None], g, out, masked)
     table, weight = np.empty((4, 1, mean.size), x.dtype), mean[:0] if weight is None else weight
@@ -366,8 +358,6 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
 
 
 def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
-    if not x.size:
-        return
     matrix, out = x.reshape(-1, weight.size), out.reshape(-1, weight.size)
     join_moments(*column_sums(MOMENTS, matrix, len(x), workspace, matrix[:1]), matrix.reshape(-1), mean, variance)
     table = np.empty((4, len(x), weight.size), x.dtype)
@@ -376,10 +366,6 @@ def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
 
 
 def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
-    if not x.size:
-        dw.fill(0)
-        db.fill(0)
-        return
     g, matrix, dx = (array.reshape(-1, weight.size) for array in (g, x, dx))
     centres = np.repeat(mean.astype(x.dtype), weight.size // mean.shape[1], axis=1)
     sums, table = column_sums(PRODUCTS, matrix, len(x), workspace, centres, g), np.empty((4, *centres.shape), x.dtype)

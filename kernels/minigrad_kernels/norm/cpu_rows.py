@@ -103,10 +103,6 @@ def layer_norm(x, weight, bias, eps, out, mean, variance):
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
 def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
-    if not x.size:
-        dw.fill(0)
-        db.fill(0)
-        return
     plan, kernel = cut(*x.shape), grad_rows.alone if x.size < SMALL else grad_rows
     space = elements(workspace, LIKE.dtype, 2 * plan.parts * weight.size)
     parts = space.reshape(2, plan.parts, weight.size)
@@ -126,6 +122,8 @@ def standardize(x, eps, out, scale):
 def standardize_grad(g, out, scale, dx):
     """layer_norm_grads of rows that are normalised already."""
     rows, columns = g.shape
-    ones, space = np.ones(columns, g.dtype), np.empty(16 * cut(rows, columns).parts * columns if rows else 0, np.uint8)
+    if not rows:
+        return
+    ones, space = np.ones(columns, g.dtype), np.empty(16 * cut(rows, columns).parts * columns, np.uint8)
     layer_norm_grads(g, out, np.zeros(rows), np.ones(rows), ones, 0.0, dx, *np.empty((2, columns)), space)
     dx *= scale[:, None]

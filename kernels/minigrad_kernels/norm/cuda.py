@@ -5,8 +5,6 @@ Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element 
 says. A team of threads owns a row (cuda_rows.py): its rungs are plain, joined in shared memory, and warp, by shuffles.
 """
 
-import numpy as np
-
 from ..bias.cuda import rung_of
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
@@ -58,10 +56,6 @@ def _finish(rung, x, more, passed, mean, variance, weight, bias, dw, out, eps, r
 
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum, rung=None):
     rung = rung_of("batch_statistics", rung, x)
-    if not x.size:
-        mean.fill(np.nan)
-        variance.fill(np.nan)
-        return
     parts = _sums(rung, x, None, None, mean, None, workspace)
     arguments = *parts, mean, variance, running_mean, running_var, momentum, len(x)
     _totals(cuda_plain.total_statistics, mean, arguments)
@@ -75,10 +69,6 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out, r
 
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace, rung=None):
     rung = rung_of("batch_norm_grads", rung, x, g, out, dx, dresidual)
-    if not x.size:
-        dw.fill(0)
-        db.fill(0)
-        return
     parts = _sums(rung, x, g, out, mean, dresidual, workspace)
     _totals(cuda_plain.total_grads, dw, (*parts, variance, dw, db, eps))
     if dx is not None:
