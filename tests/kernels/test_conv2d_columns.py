@@ -8,7 +8,6 @@ import pytest
 
 from minigrad_kernels import conv2d, pool2d
 from minigrad_kernels.conv2d import cpu, plan
-from minigrad_kernels.conv2d.filters import finite
 from minigrad_kernels.conv2d.geometry import Geometry
 from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain import set_threads, threads
@@ -96,16 +95,6 @@ def test_few_channels_share_vectors():
     assert chosen(64, 6, 16, 14, 5)[1] == "taps"
     for plain in (chosen(8, 64, 64, 12, 3), chosen(8, 4, 4, 12, 3, groups=2), chosen(64, 1, 6, 28, 5, dilation=(2, 2))):
         assert plain == ["channels"] * 3
-
-
-def test_finite():
-    for dtype in (np.float32, np.float64):
-        x = np.linspace(-np.finfo(dtype).max / 2, np.finfo(dtype).max / 2, 999, dtype=dtype)
-        assert finite(x) and finite(x[:0])
-        for place, value in ((0, np.nan), (500, np.inf), (998, -np.inf)):
-            y = x.copy()
-            y[place] = value
-            assert not finite(y)
 
 
 # ---- packed products -------------------------------------------------------------------------------------------------

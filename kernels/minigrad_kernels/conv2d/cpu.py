@@ -11,6 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 
 from .. import pool2d
 from ..elementwise.cpu import add_residual
@@ -18,7 +19,6 @@ from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
-from .filters import finite, fold, spread, turned
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
@@ -48,7 +48,7 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or finite(source) else self.setups[-1]
+        return self.setups[0] if len(self.setups) == 1 or _is_finite(source) else self.setups[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -80,6 +80,11 @@ def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=No
     return partial(DIRECTIONS[direction], ways)
 
 
+def _is_finite(x):
+    """Whether an array holds neither infinity nor NaN, which its extremes would be."""
+    return np.isfinite([x.min(initial=0), x.max(initial=0)]).all()
+
+
 def _carve(setup, workspace, array):
     """The two parts of a workspace."""
     memory = aligned(workspace, array.dtype) if setup.bytes else np.empty(0, array.dtype)
@@ -108,7 +113,7 @@ def _spread(way, w, bias, leading):
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
     filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
-    spread(flat(w), way.picks, filters)
+    filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
     if bias is None:
         return filters, start[:0]
     start.reshape(way.pixels, -1)[:] = bias
@@ -120,8 +125,10 @@ def _input_grad(ways, g, w, dx, workspace):
         return
     setup = ways.setups[0]
     filters, scratch = _carve(setup, workspace, g)
-    if setup.way.row:
-        turned(w, setup.way.row, filters)
+    if setup.way.row:  # [p][o][q][c]
+        made, depth, height, width = w.shape
+        lines = flat(w).reshape(height, width * depth, made)
+        filters.reshape(height, made, -1)[..., : width * depth] = lines.transpose(0, 2, 1)
     else:
         filters = flat(w)
     setup.run(flat(g), filters, scratch[:0], False, flat(dx), scratch)
@@ -143,7 +150,8 @@ def _weight_grad(ways, g, x, dw, workspace):
         if len(parts) > 1:
             np.add.reduce(parts, out=parts[0] if steps else total)
     if steps:
-        fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
+        dw, strides = dw.transpose(FILTER), [step * dw.itemsize for step in steps]
+        np.add.reduce(as_strided(parts[0], (way.pixels, *dw.shape), strides), out=dw)
 
 
 # ---- with pooling ----------------------------------------------------------------------------------------------------

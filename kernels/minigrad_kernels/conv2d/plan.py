@@ -59,7 +59,7 @@ class Way(NamedTuple):
 
     With steps, dw[p, q, c, o] is the sum over j below `pixels` of the elements of the sum of all parts at
 
-    steps[0] * p + steps[1] * q + steps[2] * c + steps[3] * o + steps[4] * j
+    steps[0] * j + steps[1] * p + steps[2] * q + steps[3] * c + steps[4] * o
     """
 
     columns: str  # what they mean
@@ -361,13 +361,8 @@ def partial_count(geometry):
 
 
 def _padded(geometry):
-    """Height and width of x with its border: the padding in front, behind it as many zeros as the last tap needs."""
-    full = []
-    for axis, pad in enumerate(geometry.padding):
-        reach = (geometry.out_size[axis] - 1) * geometry.stride[axis]
-        reach += (geometry.w_shape[2 + axis] - 1) * geometry.dilation[axis] + 1
-        full.append(max(pad + geometry.x_shape[2 + axis], reach))
-    return full
+    """Height and width of x with its border."""
+    return [size + 2 * pad for size, pad in zip(geometry.x_shape[2:], geometry.padding, strict=True)]
 
 
 def _sum_plan(geometry, size, rows, lines, border, image, jobs):
@@ -481,4 +476,4 @@ def _summed_windows(geometry, pixels):
     tables = np.arange(lines) * length * made, np.arange(lines) * geometry.stride[0] * window
     plan = _sum_plan(geometry, size, (rows, rows * columns), tables, border, (image, border.size), jobs)
     parts = partial_count(geometry)
-    return Way("taps", plan, parts * size, pixels, parts=parts, steps=(window, depth, 1, columns, apart))
+    return Way("taps", plan, parts * size, pixels, parts=parts, steps=(apart, window, depth, 1, columns))
