@@ -11,7 +11,6 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from .. import pool2d
 from ..elementwise.cpu import add_residual
@@ -48,7 +47,7 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or _is_finite(source) else self.setups[-1]
+        return self.setups[0] if len(self.setups) == 1 or np.isfinite(source).all() else self.setups[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -78,11 +77,6 @@ def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=No
         return _pooling(x_shape, w_shape, settings, windows, made, itemsize)
     ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
     return partial(DIRECTIONS[direction], ways)
-
-
-def _is_finite(x):
-    """Whether an array holds neither infinity nor NaN, which its extremes would be."""
-    return np.isfinite([x.min(initial=0), x.max(initial=0)]).all()
 
 
 def _carve(setup, workspace, array):
@@ -151,7 +145,7 @@ def _weight_grad(ways, g, x, dw, workspace):
             np.add.reduce(parts, out=parts[0] if steps else total)
     if steps:
         dw, strides = dw.transpose(FILTER), [step * dw.itemsize for step in steps]
-        np.add.reduce(as_strided(parts[0], (way.pixels, *dw.shape), strides), out=dw)
+        np.add.reduce(np.ndarray((way.pixels, *dw.shape), dw.dtype, parts[0], 0, strides), out=dw)
 
 
 # ---- with pooling ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """What names the PTX of a kernel: its source, that of functions it calls, their constants, the compiler."""
 
 import dis
-import enum
 import hashlib
 import inspect
 import math
@@ -47,7 +46,6 @@ def _function(function, files):
     found = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
     found |= inspect.getclosurevars(function).nonlocals
     found |= {f"default {i}": value for i, value in enumerate(function.__defaults__ or ())}
-    found |= {f"default {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
     described = [(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)]
     return repr([text, code.co_firstlineno, *described])  # the line: PTX names those of the source
 
@@ -67,8 +65,6 @@ def _described(where, name, value, files):
         return repr(value)
     if isinstance(value, tuple):
         return repr([*getattr(value, "_fields", ()), *(_described(where, name, part, files) for part in value)])
-    if isinstance(value, enum.EnumMeta):
-        return repr([(member, value[member].value) for member in value.__members__])
     if hasattr(value, "source"):  # made by inline_ptx
         return value.source
     if value is math:
@@ -76,6 +72,4 @@ def _described(where, name, value, files):
     function = getattr(value, "py_func", value)
     if inspect.isfunction(function):
         return _function(function, files)
-    raise KindError(
-        f"{where}: uses {name}, a {type(value).__name__}; wants numbers, tuples, enums and device functions"
-    )
+    raise KindError(f"{where}: uses {name}, a {type(value).__name__}; wants numbers, tuples and device functions")
