@@ -1,6 +1,7 @@
 """What names the PTX of a kernel: its source, that of functions it calls, their constants, the compiler."""
 
 import dis
+import enum
 import hashlib
 import inspect
 import math
@@ -65,6 +66,8 @@ def _described(where, name, value, files):
         return repr(value)
     if isinstance(value, tuple):
         return repr([*getattr(value, "_fields", ()), *(_described(where, name, part, files) for part in value)])
+    if isinstance(value, enum.EnumMeta):
+        return repr([(member, value[member].value) for member in value.__members__])
     if hasattr(value, "source"):  # made by inline_ptx
         return value.source
     if value is math:
@@ -72,4 +75,6 @@ def _described(where, name, value, files):
     function = getattr(value, "py_func", value)
     if inspect.isfunction(function):
         return _function(function, files)
-    raise KindError(f"{where}: uses {name}, a {type(value).__name__}; wants numbers, tuples and device functions")
+    raise KindError(
+        f"{where}: uses {name}, a {type(value).__name__}; wants numbers, tuples, enums and device functions"
+    )
