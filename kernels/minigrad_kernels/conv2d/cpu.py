@@ -67,7 +67,7 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups, itemsize, threads(), mode()
     if direction == "forward_pooled":
-        return _pooled(x_shape, w_shape, *settings).bytes
+        return _pooled(x_shape, w_shape, *settings)[-1]
     return _ways(direction, x_shape, w_shape, *settings).bytes
 
 
@@ -151,27 +151,20 @@ def _weight_grad(ways, g, x, dw, workspace):
 # ---- with pooling ----------------------------------------------------------------------------------------------------
 
 
-class _Pooled(NamedTuple):
-    """What forward_pooled needs; convolved: whether all images lie at the start of the workspace."""
-
-    ways: _Ways
-    convolved: bool
-    bytes: int
-
-
 @lru_cache(maxsize=1024)
 def _pooled(x_shape, w_shape, *settings):
-    """Images that a thread has just made are pooled where they lie, if they and a block of them fit there.
+    """(ways, whether all images are made first, at the start of the workspace, its bytes) of forward_pooled.
 
-    Winograd's way makes all images first.
+    Images that a thread has just made are pooled where they lie, if they and a block of them fit there. Winograd's way
+    makes all images first.
     """
     ways, itemsize = _ways("forward", x_shape, w_shape, *settings), settings[-3]
     images, *image = output_shape(x_shape, w_shape, None, *settings[:4])
     blocks = [setup.way.plan.most * prod(image) * itemsize for setup in ways.setups]
     if not ways.winograd and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
         sizes = [s.way.leading * itemsize + scratch_bytes(s.way.plan, itemsize, prod(image)) for s in ways.setups]
-        return _Pooled(ways, False, max(sizes) + ALIGNMENT)
-    return _Pooled(ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes)
+        return ways, False, max(sizes) + ALIGNMENT
+    return ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes
 
 
 def _pooling(x_shape, w_shape, settings, windows, made, itemsize):

@@ -56,10 +56,11 @@ def make_tensor(core, adjoint):
 
     @device
     def copy(put, state, given, a_since, b_since):
-        """A chunk of each pixel of this thread, and of each column (adjoint) or step; zeros where there is none.
+        """Start the copies of a tile: a chunk of each pixel of this thread, and of each column (adjoint) or step.
 
-        a_since, b_since: steps from the first one of the slice on; those before it are zeros; room: columns from the
-        first of this thread on
+        state       the step of A, and where the filters of this step begin; what is returned is that of the next tile
+        a_since     this thread's first step of A, counted from the first of the slice; b_since: of B; before it is zero
+        room        columns of the group from the first of this thread on
         """
         (step, filters), (source, taps, at, outside, a_to, b_to, room, pitch, by, reads) = state, given
         tap = load4(taps, QUAD * step[0] if a_since >= 0 else i32(0))
