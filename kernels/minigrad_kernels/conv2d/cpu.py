@@ -18,6 +18,7 @@ from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
+from .filters import finite, fold, spread
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
@@ -47,7 +48,7 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or np.isfinite(source).all() else self.setups[-1]
+        return self.setups[0] if len(self.setups) == 1 or finite(source) else self.setups[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -107,7 +108,7 @@ def _spread(way, w, bias, leading):
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
     filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
-    filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
+    spread(flat(w), way.picks, filters)
     if bias is None:
         return filters, start[:0]
     start.reshape(way.pixels, -1)[:] = bias
@@ -144,8 +145,7 @@ def _weight_grad(ways, g, x, dw, workspace):
         if len(parts) > 1:
             np.add.reduce(parts, out=parts[0] if steps else total)
     if steps:
-        dw, strides = dw.transpose(FILTER), [step * dw.itemsize for step in steps]
-        np.add.reduce(np.ndarray((way.pixels, *dw.shape), dw.dtype, parts[0], 0, strides), out=dw)
+        fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
 
 
 # ---- with pooling ----------------------------------------------------------------------------------------------------
