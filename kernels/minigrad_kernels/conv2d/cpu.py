@@ -18,7 +18,7 @@ from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
-from .filters import finite, fold, spread
+from .filters import fold
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
@@ -48,7 +48,7 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or finite(source) else self.setups[-1]
+        return self.setups[0] if len(self.setups) == 1 or np.isfinite(source).all() else self.setups[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -108,7 +108,7 @@ def _spread(way, w, bias, leading):
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
     filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
-    spread(flat(w), way.picks, filters)
+    filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
     if bias is None:
         return filters, start[:0]
     start.reshape(way.pixels, -1)[:] = bias

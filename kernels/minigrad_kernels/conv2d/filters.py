@@ -1,31 +1,8 @@
-"""The filter as plans read it where it lies otherwise, and the filter's gradient from its partial sums."""
-
-import numpy as np
+"""The gradient of a filter from its partial sums."""
 
 from ..toolchain import jit
 
-__all__ = ["finite", "fold", "spread"]
-
-
-@jit
-def spread(w, picks, out):
-    """The spread filter: w[picks[k]], or 0 where that is -1."""
-    for k in range(picks.size):
-        place = picks[k]
-        out[k] = 0 if place < 0 else w[place]
-
-
-@jit
-def _within(x, largest):
-    good = True
-    for k in range(x.size):
-        good &= abs(x[k]) <= largest
-    return good
-
-
-def finite(x):
-    """Whether a 1-D array holds neither infinity nor NaN."""
-    return _within(x, np.finfo(x.dtype).max)
+__all__ = ["fold"]
 
 
 @jit
