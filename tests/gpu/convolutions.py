@@ -25,7 +25,6 @@ LAYERS = [  # name; N, C, H (= W), O, P (= Q), stride, padding
     ("resnet 64-128, 1x1", 128, 64, 32, 128, 1, 2, 0),
     ("resnet 64, one image", 1, 64, 32, 64, 3, 1, 1),
 ]
-RUNGS = {"forward": cuda.RUNGS, "input_grad": cuda.RUNGS, "weight_grad": cuda.WEIGHT_RUNGS}
 SLOW = 2e9  # multiplications from which on the plain rung is not worth the time
 
 
@@ -52,7 +51,7 @@ def _ours(direction, arrays, geometry):
     result = cupy.ndarray(like.shape, like.dtype, result.data, like.strides)
     space = cupy.empty(conv2d.workspace(direction, x.shape, w.shape, *geometry, x.dtype, x), cupy.uint8)
     calls = {"default": partial(getattr(conv2d, direction), *inputs, *geometry, result, space)}
-    for rung in RUNGS[direction]:
+    for rung in cuda.RUNGS:
         calls[rung] = partial(getattr(cuda, direction), *inputs, *geometry, result, space, rung=rung)
     return result, calls
 
@@ -80,7 +79,7 @@ def _rows(kind, wrong, name, n, c, size, o, kernel, stride, padding):
     arrays = _arrays(kind, n, c, size, o, kernel, stride, padding)
     geometry = ((stride, stride), (padding, padding), (1, 1), 1)
     work = arrays[2].size * c * kernel * kernel
-    for direction in RUNGS:
+    for direction in ("forward", "input_grad", "weight_grad"):
         theirs, exact = _cudnn(direction, arrays, stride, padding)
         result, calls = _ours(direction, arrays, geometry)
         if work > SLOW:

@@ -4,13 +4,12 @@ import contextlib
 import re
 from dataclasses import replace
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
 
 from minigrad_kernels import conv2d, interpreter
-from minigrad_kernels.conv2d import cuda, cuda_plan, cuda_register
+from minigrad_kernels.conv2d import cuda, cuda_plan
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.toolchain.modes import tf32
@@ -50,7 +49,7 @@ def at(direction, *cases):
 
 
 POINTS = [
-    *rows((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True)[:2],
+    *rows((3, 5, 6, 7), (6, 5, 1, 1), bias=True, relu=True),
     *rows((1, 400, 3, 3), (20, 400, 1, 1), bias=True),  # in slices
     *rows((1, 17, 30, 30), (20, 17, 1, 1))[2:],
 ]
@@ -64,9 +63,8 @@ FEW = [  # channels for rungs that load them one by one
         ((1, 4, 31, 23), (8, 4, 7, 7), TWO), ((2, 150, 9, 9), (4, 150, 3, 3), {}),
     ) for case in rows(x, w, **more))),
 ]  # fmt: skip
-SPLIT = [
+SLICED = [
     *rows((1, 40, 4, 5), (40, 40, 3, 3), bias=True, relu=True, **SAME)[:2],
-    *rows((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)[:2],  # odd numbers of channels
     *rows((1, 160, 5, 5), (160, 160, 3, 3), stride=(2, 2), **SAME)[:2],  # classes of unequal sums
 ]
 WEIGHTS = [  # tiles of 96 rows and 32 or 64 columns; 8 pixels
@@ -82,23 +80,23 @@ ROWS = {  # (rung, kind) -> rows of all directions that have the rung
     ],
     ("plain", "float64"): settings_of(6, 4)[6:9],
     ("tiled", "float32"): at("forward", *settings_of(3, 5)[:6], *rows((1, 5, 7, 7), (17, 5, 3, 3), bias=True)),
-    ("register", "float32"): [*settings_of(3, 5), *edges(64, 1), *FEW],
-    ("vector_128x16", "float32"): [case for case in settings_of(8, 4) + edges(16, 4) if case.function != "weight_grad"],
-    ("vector", "float32"): [
-        *settings_of(8, 4), *edges(64, 4), *(rows(x, w, **more)[2] for x, w, more in WEIGHTS if w[0] > 32),
+    ("register", "float32"): [
+        *settings_of(3, 5), *edges(64, 1), *FEW, *rows((1, 23, 3, 3), (17, 23, 5, 5), padding=(2, 2), bias=True)[:2],
     ],
-    ("vector_96x32", "float32"): at(
-        "weight_grad", *settings_of(4, 8), *(rows(x, w, **more)[2] for x, w, more in WEIGHTS if w[0] <= 32)
-    ),
-    ("split", "float32"): SPLIT,
+    ("narrow", "float32"): [
+        *settings_of(8, 4), *edges(16, 4), *(rows(x, w, **more)[2] for x, w, more in WEIGHTS if w[0] <= 32),
+    ],
+    ("vector", "float32"): [
+        *settings_of(8, 4), *edges(64, 4), *(rows(x, w, **more)[2] for x, w, more in WEIGHTS if w[0] > 32), *SLICED,
+    ],
     ("product", "float32"): POINTS,
-    **{("split", kind): SPLIT[:2] for kind in ("float16", "bfloat16", "tf32")},
     **{
         ("tensor", kind): [
             *settings_of(chunk, 3 * chunk if kind == "tf32" else 2 * chunk),
             *edges(64, chunk),
             rows((2, 16, 9, 8), (64 + chunk, 16, 3, 3), **SAME)[2],
             rows((600, 8, 1, 1), (8, 8, 1, 1))[2],
+            *SLICED[:2],
         ]
         for kind, chunk in (("float16", 8), ("bfloat16", 8), ("tf32", 4))
     },
@@ -117,24 +115,23 @@ def rung_of(case, name):
 
 
 def test_every_rung_is_here():
-    found = {(rung, case.function) for (rung, _), cases in ROWS.items() for case in cases}
-    assert found == {
-        *product(cuda.RUNGS, DIRECTIONS[:2]), *product(cuda.WEIGHT_RUNGS, DIRECTIONS[2:])
-    } - {("tiled", "input_grad")}  # fmt: skip
-    ends = {(kind, direction) for kind, direction in product(("float16", "bfloat16", "tf32"), DIRECTIONS)}
-    assert ends == {(kind, case.function) for (rung, kind), cases in ROWS.items() if rung == "tensor" for case in cases}
+    assert {rung for rung, _ in ROWS} == set(cuda.RUNGS)
+    assert len(KEYS) == 3 * len(ROWS) - 2, "all in each direction, but for tiled"
 
 
 @each_rung
 def test_rungs_are_exact_round_once_and_pass_nan(rung, kind, cases):
     """NaN from corners of the first operand, and of both in the weight gradient, where one of g also meets the zeros of
-    the padding, and one of x that no tap reads goes nowhere."""
-    case = cases[0]
-    exact(rung_of(case, rung), kind, case, residual=case.function == "forward")
-    rounds(rung_of(case, rung), kind, case)
+    the padding, and one of x that no tap reads goes nowhere. Sums of 16 bits may be asked for in float32."""
+    case, function = cases[0], rung_of(cases[0], rung)
+    exact(function, kind, case, residual=case.function == "forward")
+    rounds(function, kind, case)
     corners = (0, 0, 0, 0), (-1, -1, -1, -1), (0, -1, -1, 0)
     for position in (0, 1) if case.function == "weight_grad" else (0,):
-        spreads_nan(rung_of(case, rung), kind, case, [(position, corner) for corner in corners])
+        spreads_nan(function, kind, case, [(position, corner) for corner in corners])
+    if TYPES[kind].itemsize == 2:
+        (output,) = case.outputs
+        exact(function, kind, replace(case, outputs=(Output(output.shape, output.layout, "float32"),)))
 
 
 @pytest.mark.deep
@@ -142,14 +139,6 @@ def test_rungs_are_exact_round_once_and_pass_nan(rung, kind, cases):
 def test_rungs_are_exact_in_every_setting_and_at_every_edge(rung, kind, cases):
     for index, case in enumerate(cases[1:]):
         exact(rung_of(case, rung), kind, case, residual=index % 2 == 0 and case.function == "forward")
-
-
-def test_sums_of_16_bits_may_be_asked_for_in_float32():
-    for rung, kind, (case, *_) in KEYS.values():
-        if TYPES[kind].itemsize == 2:
-            (output,) = case.outputs
-            single = replace(case, outputs=(Output(output.shape, output.layout, "float32"),))
-            exact(rung_of(case, rung), kind, single)
 
 
 @pytest.mark.deep
@@ -170,13 +159,11 @@ def test_no_images_give_no_results_and_a_weight_gradient_of_zeros():
 # ---- choice ----------------------------------------------------------------------------------------------------------
 
 
-def started(
-    direction, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, rung=None, kind="float32", late=0
-):
+def started(direction, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1, rung=None, kind="float32"):
     """[(name of a kernel without that of the family, grid)] of what would run."""
     settings, dtype = (stride, padding, dilation, groups), TYPES[kind]
     out = conv2d.output_shape(x, w, None, *settings)
-    images = {shape: unwritten(shape, CHANNELS_LAST, dtype, late) for shape in (x, out)}
+    images = {shape: unwritten(shape, CHANNELS_LAST, dtype) for shape in (x, out)}
     x_there, out_there, w_there = images[x], images[out], unwritten(w, FILTER, dtype)
     first, second, result = {
         "forward": (x_there, w_there, out_there),
@@ -189,47 +176,28 @@ def started(
     return [(kernel.name.removeprefix("conv2d_"), grid) for kernel, grid, *_ in found]
 
 
-CHOICE = {  # what small CNNs have: (x, w, settings) -> kernels forward, of the input gradient, of the weight gradient
-    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, "register", "plain", "weight_register_3 add"),
-    "keras 2": ((64, 32, 26, 26), (64, 32, 3, 3), {}, "vector_128x64", "vector_128x16", "weight_vector_96x64 add"),
-    "lenet 1": ((64, 1, 28, 28), (6, 1, 5, 5), dict(padding=(2, 2)), "register", "plain", "weight_register_1 add"),
-    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, "register", "vector_128x16", "weight_register_3 add"),
-    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, "register", "plain", "weight_register_3 add"),
-    "resnet 2": (
-        (128, 16, 32, 32), (16, 16, 3, 3), SAME, "vector_128x16", "vector_128x16", "weight_vector_96x32 add",
-    ),
-    "resnet 3": (
-        (128, 16, 32, 32), (32, 16, 3, 3), TWO, "vector_128x16", "vector_128x16", "weight_vector_96x32 add",
-    ),
-    "deep": (
-        (1, 64, 8, 8), (64, 64, 3, 3), SAME, "vector_128x64 add", "vector_128x64 add", "weight_vector_96x64",
-    ),
-    "bottleneck": (
-        (64, 64, 16, 16), (64, 64, 1, 1), {}, "matmul_register_64x64", "matmul_register_64x64",
-        "matmul_register_64x64 add",
-    ),
-    "bottleneck to few": (
-        (64, 64, 8, 8), (8, 64, 1, 1), {}, "matmul_register_64x64", "matmul_register_64x64", "weight_vector_96x32 add",
-    ),
-    "depthwise": (
-        (64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), "plain", "plain", "weight_plain add",
-    ),
-    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, "plain", "register", "weight_register_1 add"),
-    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, "register", "register add", "weight_register_1 add"),
-}  # fmt: skip
-
-
-def short(names, direction):
-    """Names of kernels without what the direction says already."""
-    names = [name.removeprefix("matmul_") if name == "matmul_add" else name for name, _ in names]
-    return " ".join(name.removesuffix("_f32").removesuffix("_" + direction) for name in names)
+CHOICE = {  # what small CNNs have: (x, w, settings) -> rungs forward, of the input gradient, of the weight gradient
+    "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, "register plain register*"),
+    "keras 2": ((64, 32, 26, 26), (64, 32, 3, 3), {}, "vector narrow vector*"),
+    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, "register narrow register*"),
+    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, "register plain register*"),
+    "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, "narrow narrow narrow*"),
+    "deep": ((1, 64, 8, 8), (64, 64, 3, 3), SAME, "vector* vector* vector"),
+    "bottleneck": ((64, 64, 16, 16), (64, 64, 1, 1), {}, "product product product*"),
+    "bottleneck to few": ((64, 64, 8, 8), (8, 64, 1, 1), {}, "product product narrow*"),
+    "depthwise": ((64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), "plain plain plain*"),
+    "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, "plain register register*"),
+    "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, "register register* register*"),
+}
 
 
 def test_the_best_rung_is_chosen_by_shape():
-    for what, (x, w, settings, *kernels) in CHOICE.items():
-        found = [short(started(direction, x, w, **settings), direction) for direction in DIRECTIONS]
-        found[2] = found[2].replace("plain_weight_grad_f32", "plain").replace("plain ", "weight_plain ")
-        assert found == kernels, what
+    """*: the sums are cut into slices."""
+    for what, (x, w, settings, rungs) in CHOICE.items():
+        given = {**dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1), **settings}.values()
+        out = conv2d.output_shape(x, w, None, *given)[2:]
+        plans = [cuda_plan.plan_of(direction, x, w, out, tuple(given), "float32", True) for direction in DIRECTIONS]
+        assert " ".join(plan.name + "*" * (plan.slices > 1) for plan in plans) == rungs, what
 
 
 def test_types_and_places_choose():
@@ -240,7 +208,8 @@ def test_types_and_places_choose():
         for kind in ("tf32", "float16"):
             assert started(direction, *layer, kind=kind)[0][0] == name.format(kind)
         assert "plain" in started(direction, *layer, kind="float64")[0][0]
-        assert "register" in started(direction, *layer, late=1)[0][0], "places where 128-bit loads cannot go"
+        late = cuda_plan.plan_of(direction, *layer, (24, 24), ((1, 1), (0, 0), (1, 1), 1), "float32", False)
+        assert late.name == "register", "places where 128-bit loads cannot go"
     assert started("forward", (64, 1, 28, 28), (32, 1, 3, 3), kind="tf32")[0][0] == "register_forward"
     names = [name for name, _ in started("forward", (32, 512, 4, 4), (512, 512, 3, 3), **SAME, kind="bfloat16")]
     assert names == ["tensor_bfloat16_forward", "matmul_add_bfloat16"]
@@ -276,38 +245,20 @@ def test_pooling_follows_in_16_bits():
         same_bits((out, positions), (want.astype(np.float16), places.astype(positions.dtype)))
 
 
-def test_slices_of_weight_gradients_cover_all_pixels_and_threads_of_register_all_of_dw():
-    for pixels, size in product((1, 63, 4096, 409600), (1, 144, 9216, 2359296)):
-        slices, depth = cuda_plan._slices_of(pixels, size)
-        assert (slices - 1) * depth < pixels <= slices * depth and depth % 32 == 0
-        assert slices * size <= 1 << 23 or slices == 1
-    for filter_rows, columns in product((1, 9, 25, 150, 297, 4000), (1, 6, 64, 513)):
-        down, across, lanes, blocks = cuda_register.shares_of(filter_rows, columns)
-        assert 32 <= down * across * lanes <= 256 and lanes & (lanes - 1) == 0
-        assert down <= 16 and across <= 16 and blocks * down * across * 36 >= filter_rows * columns
-
-
 X, W = (1, 4, 8, 8), (8, 4, 3, 3)
 REFUSED = [  # arguments of started -> the beginning of the message
     (("forward", X, W), dict(rung="fast"), "conv2d: rung is 'fast', wants one of plain"),
-    (("weight_grad", X, W), dict(rung="fast"), "conv2d weight_grad: rung is 'fast', wants one of plain, vector"),
     (("forward", X, W), dict(rung="register", kind="float64"), "conv2d: the rung register wants float32"),
     (("forward", X, W), dict(rung="tensor"), "conv2d: the rung tensor wants float16, bfloat16, or float32 in the mode"),
     (("input_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "conv2d input_grad: the rung vector wants addresses that"),
-    (("weight_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "conv2d weight_grad: the rung vector wants multiples of 4"),
+    (("weight_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "conv2d weight_grad: the rung vector wants addresses that"),
     (("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "conv2d: the rung vector wants at most 16 x 16"),
-    (("weight_grad", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="register"), "conv2d weight_grad: the rung register wan"),
-    (("weight_grad", X, (4, 1, 3, 3)), dict(rung="register", groups=4), "conv2d weight_grad: the rung register wan"),
-    (("forward", X, W), dict(rung="split"), "conv2d: the rung split wants long sums for few"),
     (("forward", X, (8, 2, 3, 3)), dict(rung="tiled", groups=2), "conv2d: the rung tiled wants the forward direction"),
     (("forward", X, (8, 4, 1, 1)), dict(rung="product", stride=(1, 2)), "conv2d: the rung product wants filters of"),
 ]  # fmt: skip
-FAR = [  # direction, x, stride and padding -> message; w has one tap
-    ("forward", (1 << 11, 1, 1 << 10, 1 << 10), ((1, 1), (0, 0)), ": the elements of an array takes 2147483648, wants"),
-    ("forward", (1, 1, 2, 2), ((1, 1), (1 << 30, 0)), ": an image with its padding takes 2147483650, wants less than"),
-    ("input_grad", (1, 1, 2, 2), ((1 << 31, 1), (0, 0)), " input_grad: a setting takes 2147483648, wants less than 21"),
-    ("weight_grad", (65536, 1, 256, 128), ((1, 1), (0, 0)), " weight_grad: the elements of x takes 2147483648, wants"),
-    ("weight_grad", (1, 1, 4, 4), ((1 << 29, 1), (0, 0)), " weight_grad: a walk over x takes 536870917, wants less th"),
+FAR = [  # direction, x, stride -> message; w has one tap
+    ("forward", (1 << 11, 1, 1 << 10, 1 << 10), (1, 1), ": the elements of x takes 2147483648, wants less than 21474"),
+    ("weight_grad", (1, 1, 4, 4), (1 << 29, 1), " weight_grad: a walk over x takes 536870917, wants less than 268435"),
 ]
 
 
@@ -315,6 +266,7 @@ def test_a_rung_that_does_not_fit_and_sizes_beyond_32_bits_say_why():
     for arguments, others, message in REFUSED:
         with pytest.raises(ShapeError, match="^" + re.escape(message)):
             started(*arguments, **others)
-    for direction, x, settings, message in FAR:
+    for direction, x, stride, message in FAR:
+        settings = stride, (0, 0), (1, 1), 1
         with pytest.raises(ShapeError, match="^conv2d" + re.escape(message)):
-            conv2d.workspace(direction, x, (1, 1, 1, 1), *settings, (1, 1), 1, np.float32, interpreter.empty(1))
+            conv2d.workspace(direction, x, (1, 1, 1, 1), *settings, np.float32, interpreter.empty(1))

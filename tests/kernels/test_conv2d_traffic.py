@@ -21,7 +21,7 @@ def costs(rung, direction, x, w, kind="float32", **settings):
 @pytest.mark.deep
 @pytest.mark.parametrize("direction", DIRECTIONS[:2])
 @pytest.mark.parametrize("rung, kind, columns, steps", [
-    ("vector_128x16", "float32", 16, 8), ("vector", "float32", 64, 8), ("tensor", "float16", 64, 32),
+    ("narrow", "float32", 16, 8), ("vector", "float32", 64, 8), ("tensor", "float16", 64, 32),
     ("tensor", "tf32", 64, 16),
 ])  # fmt: skip
 def test_tiles_read_what_is_inside_once_for_each_tap_and_whole_sectors(rung, kind, columns, steps, direction):
@@ -64,7 +64,7 @@ def test_rungs_below_cost_what_they_say():
 
 def test_slices_travel_through_the_workspace_once():
     case = rows((1, 64, 4, 4), (64, 64, 3, 3), **SAME)[0]
-    (_, tiles), (_, add) = recorded(rung_of(case, "split"), "float32", case)
+    (_, tiles), (_, add) = recorded(rung_of(case, None), "float32", case)
     size = 4 * 16 * 64
     assert tiles.bytes_stored["result"] == 9 * size and tiles.bytes_loaded["filters"] == 4 * 9 * 64 * 64
     assert add.bytes_loaded == {"partial": 9 * size} and add.bytes_stored == {"out": size}
@@ -73,7 +73,7 @@ def test_slices_travel_through_the_workspace_once():
 @pytest.mark.deep
 @pytest.mark.parametrize("rung, kind, x, w, tile", [
     ("vector", "float32", (2, 32, 12, 12), (64, 32, 3, 3), 96),
-    ("vector_96x32", "float32", (1, 32, 10, 10), (32, 32, 3, 3), 96),
+    ("narrow", "float32", (1, 32, 10, 10), (32, 32, 3, 3), 96),
     ("tensor", "float16", (1, 16, 12, 10), (64, 16, 3, 3), 128),
     ("tensor", "tf32", (1, 16, 12, 10), (64, 16, 3, 3), 128),
 ])  # fmt: skip

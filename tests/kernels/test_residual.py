@@ -13,7 +13,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .cases.conv2d import rows
 from .cases.matmul import row
-from .kernel_runs import DEVICE, guarded, make_inputs, moved, on_host, run, same_bits, wanted
+from .kernel_runs import DEVICE, make_inputs, moved, on_host, run, same_bits, wanted
 from .rungs import TYPES, exact
 
 LAUNCHERS = {"conv2d": conv2d.forward, "matmul": matmul.forward}
@@ -47,33 +47,24 @@ def test_a_residual_at_any_address():
 
 def test_the_sum_is_rounded_once():
     """1 + 2^-11 + 2^-20: rounded after the product it would be 1, rounded at the end it is the next number above."""
-    one = np.ones((1, 1), "float16")
-    bias, residual = np.full(1, 2.0**-11, "float16"), np.full((1, 1), 2.0**-20, "float16")
+    space = lambda size, like: np.empty_like(like, np.uint8, shape=size)
     for device in ("cpu", DEVICE):
-        out = guarded(1, np.float16, 0)[0].reshape(1, 1)
-        a, b, bias_there, out, space, beside = (
-            moved(x, device) for x in (one, one.copy(), bias, out, np.empty(0, np.uint8), residual)
-        )
-        matmul.forward(a, b, bias_there, False, out, space, beside)
-        assert on_host(out)[0, 0] == 1 + 2.0**-10
+        a, b, out, residual = (moved(np.full((1, 1), value, "float16"), device) for value in (1, 1, 0, 2.0**-20))
+        bias = moved(np.full(1, 2.0**-11, "float16"), device)
+        matmul.forward(a, b, bias, False, out, space, residual)
+        assert on_host(out).item() == 1 + 2.0**-10
 
 
 @pytest.mark.parametrize("family", LAUNCHERS)
 def test_what_does_not_fit_is_refused_also_after_a_call_that_was_right(family):
-    """The output itself, another shape, another type, a list."""
     a, out, residual = (np.ones((4, 4) + (1, 1) * (family == "conv2d"), np.float32) for _ in range(3))
-    b = a.swapaxes(0, 1)  # the layout of filters
     settings = ((1, 1), (0, 0), (1, 1), 1) if family == "conv2d" else ()
-    call = lambda beside: LAUNCHERS[family](
-        a, b, None, False, *settings, out, lambda size, like: np.empty(size, np.uint8), beside
-    )
-    for _ in range(2):
-        call(residual)
-        assert (out == 5).all()
+    space = lambda size, like: np.empty(size, np.uint8)
+    call = lambda beside: LAUNCHERS[family](a, a.swapaxes(0, 1), None, False, *settings, out, space, beside)
+    call(residual)
     for wrong, error, message in (
         (out, ShapeError, "residual is out, wants an array of its own"),
         (residual[:3], ShapeError, "residual has shape (3, 4"),
-        (residual.astype(float), KindError, "residual has type float64, wants float32"),
         ([1.0], KindError, "residual is builtins.list, wants numpy.ndarray"),
     ):
         with pytest.raises(error) as refused:

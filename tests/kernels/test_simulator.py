@@ -82,8 +82,7 @@ if SIMULATOR:
             launcher._plan.cache_clear()
         if case.family == "conv2d":
             monkeypatch.setattr(cuda_plan, "choose", lambda op, asked, misfits: rung)
-            cuda_plan._gather_plan.cache_clear()
-            cuda_plan._weight_plan.cache_clear()
+            cuda_plan.plan_of.cache_clear()
         inputs = make_inputs(case, np.float32, integers=case.exact)
         results = run(case, np.float32, inputs, "interpreter")
         if case.exact:

@@ -18,7 +18,7 @@ from ..layout import FILTER
 from ..toolchain import alias, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
-from .filters import finite, fold, spread, turned
+from .filters import fold
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
@@ -48,7 +48,7 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or finite(source) else self.setups[-1]
+        return self.setups[0] if len(self.setups) == 1 or np.isfinite(source).all() else self.setups[-1]
 
 
 @lru_cache(maxsize=1024)
@@ -68,7 +68,7 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     """Bytes of workspace for a direction; see the launcher."""
     settings = stride, padding, dilation, groups, itemsize, threads(), mode()
     if direction == "forward_pooled":
-        return _pooled(x_shape, w_shape, *settings).bytes
+        return _pooled(x_shape, w_shape, *settings)[-1]
     return _ways(direction, x_shape, w_shape, *settings).bytes
 
 
@@ -108,7 +108,7 @@ def _spread(way, w, bias, leading):
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
     filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
-    spread(flat(w), way.picks, filters)
+    filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
     if bias is None:
         return filters, start[:0]
     start.reshape(way.pixels, -1)[:] = bias
@@ -120,8 +120,10 @@ def _input_grad(ways, g, w, dx, workspace):
         return
     setup = ways.setups[0]
     filters, scratch = _carve(setup, workspace, g)
-    if setup.way.row:
-        turned(w, setup.way.row, filters)
+    if setup.way.row:  # [p][o][q][c]
+        made, depth, height, width = w.shape
+        lines = flat(w).reshape(height, width * depth, made)
+        filters.reshape(height, made, -1)[..., : width * depth] = lines.transpose(0, 2, 1)
     else:
         filters = flat(w)
     setup.run(flat(g), filters, scratch[:0], False, flat(dx), scratch)
@@ -149,27 +151,20 @@ def _weight_grad(ways, g, x, dw, workspace):
 # ---- with pooling ----------------------------------------------------------------------------------------------------
 
 
-class _Pooled(NamedTuple):
-    """What forward_pooled needs; convolved: whether all images lie at the start of the workspace."""
-
-    ways: _Ways
-    convolved: bool
-    bytes: int
-
-
 @lru_cache(maxsize=1024)
 def _pooled(x_shape, w_shape, *settings):
-    """Images that a thread has just made are pooled where they lie, if they and a block of them fit there.
+    """(ways, whether all images are made first, at the start of the workspace, its bytes) of forward_pooled.
 
-    Winograd's way makes all images first.
+    Images that a thread has just made are pooled where they lie, if they and a block of them fit there. Winograd's way
+    makes all images first.
     """
     ways, itemsize = _ways("forward", x_shape, w_shape, *settings), settings[-3]
     images, *image = output_shape(x_shape, w_shape, None, *settings[:4])
     blocks = [setup.way.plan.most * prod(image) * itemsize for setup in ways.setups]
     if not ways.winograd and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
         sizes = [s.way.leading * itemsize + scratch_bytes(s.way.plan, itemsize, prod(image)) for s in ways.setups]
-        return _Pooled(ways, False, max(sizes) + ALIGNMENT)
-    return _Pooled(ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes)
+        return ways, False, max(sizes) + ALIGNMENT
+    return ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes
 
 
 def _pooling(x_shape, w_shape, settings, windows, made, itemsize):

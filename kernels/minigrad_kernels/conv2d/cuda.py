@@ -8,13 +8,10 @@ from ..matmul.cuda_split import end_of, in_slices, partial_bytes
 from ..matmul.plan import most_slices
 from ..toolchain.cuda.memory import aligned
 from ..toolchain.cuda.tuning import chosen
-from .cuda_plan import RUNGS, TILES, WEIGHT_RUNGS, WEIGHT_TILES, fits, plan_of
+from .cuda_plan import RUNGS, fits, plan_of
 from .geometry import output_shape
 
-__all__ = [
-    "RUNGS", "TILES", "WEIGHT_RUNGS", "WEIGHT_TILES", "aligned", "equals", "fits", "forward", "input_grad", "ready",
-    "starts", "weight_grad", "workspace",
-]  # fmt: skip
+__all__ = ["RUNGS", "aligned", "equals", "fits", "forward", "input_grad", "ready", "starts", "weight_grad", "workspace"]
 
 
 def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
@@ -56,7 +53,7 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace, rung=None
 
 
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=None):
-    """Gradient with respect to w; see the launcher. rung: a name from WEIGHT_RUNGS; errors as for forward."""
+    """Gradient with respect to w; see the launcher. rung and errors as for forward."""
     if x.size and g.size:
         _run("weight_grad", g, x, None, False, (stride, padding, dilation, groups), dw, workspace, rung)
     else:
@@ -70,15 +67,13 @@ def _run(direction, first, second, bias, relu, settings, result, workspace, rung
         for kernel, *given in starts(direction, first, second, bias, relu, settings, result, workspace, name, residual):
             kernel(*given)
 
-    if rung is None and result.size:
-        call = _call(direction, first, second, settings, result)
-        if plan_of(*call).name == "product":  # which has candidates of its own
-            matmul.forward(
-                *_matrices(direction, first, second, bias, relu, result), workspace, residual=_rows(residual)
-            )
-            return
-        rung = chosen("conv2d", call, lambda: equals(*call), start, first)
-    start(rung)
+    if not result.size:
+        return
+    call = _call(direction, first, second, settings, result)
+    if plan_of(*call, rung).name == "product":  # which has candidates of its own
+        matmul.forward(*_matrices(direction, first, second, bias, relu, result), workspace, residual=_rows(residual))
+    else:
+        start(rung or chosen("conv2d", call, lambda: equals(*call), start, first))
 
 
 def _call(direction, first, second, settings, result):
@@ -116,13 +111,7 @@ def equals(*call):
 
 def starts(direction, first, second, bias, relu, settings, result, workspace, rung=None, residual=None):
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of a direction, in order."""
-    if not result.size:
-        return
     plan = plan_of(*_call(direction, first, second, settings, result), rung)
-    if plan.name == "product":
-        matrices = _matrices(direction, first, second, bias, relu, result)
-        yield from matmul.starts(*matrices, workspace, None, _rows(residual))
-        return
     if direction == "weight_grad":
         first, second = second, first
     elif plan.name in ("plain", "tiled"):  # a kernel of arrays with shapes

@@ -151,12 +151,11 @@ def shares_of(rows, columns):
     return down, across, lanes, chunks[0] * chunks[1]
 
 
-def run_of(w_shape, dilation, quads):
+def run_of(channels, width, dilation, quads):
     """How many rows of dw, from a multiple of that on, are neighbours in x: 3 if that can be, or 1.
 
-    quads: whether four columns of g can be read at once; where not, 1
+    width: taps in a row; quads: whether four columns of g can be read at once; where not, 1
     """
-    channels, _, width = w_shape[1:]
     return 3 if quads and (channels % 3 == 0 or (channels * width % 3 == 0 and dilation[1] == 1)) else 1
 
 

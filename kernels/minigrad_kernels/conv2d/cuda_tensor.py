@@ -4,11 +4,11 @@ The products are as cuda_gather.py says: A is gathered, B are the filters, or g.
 to TF32; channels are multiples of what 16 bytes hold.
 """
 
-from ..matmul.cuda_async import STAGES, arrived, make_pipeline
+from ..matmul.cuda_async import STAGES, make_pipeline
 from ..matmul.cuda_end import make_write, own_of_lane, same
-from ..matmul.cuda_tensor import CORES, make_products, make_tile
+from ..matmul.cuda_tensor import CORES, make_tile
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, shared_address, u32, unroll
-from ..toolchain.cuda.intrinsics import cp_async, cp_async_commit, global_address
+from ..toolchain.cuda.intrinsics import cp_async, global_address
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
@@ -32,40 +32,59 @@ def hop_of(kind):
     return THREADS * CORES[kind].chunk // TILE[0]
 
 
+@device
+def of_warp(warp):
+    """Where in a tile, two warps high, the rows and columns of a warp begin."""
+    return i32(i32(warp & 1) * WARP[0]), i32(i32(warp >> 1) * WARP[1])
+
+
 # ---- forward and input gradient --------------------------------------------------------------------------------------
 
 
 def make_tensor(core, adjoint):
     """The rung of a type and a direction."""
     (rows, columns), steps, chunk = TILE, core.steps, core.chunk
-    warp_rows, warp_columns = WARP
-    warps_down, apart = rows // warp_rows, THREADS // CHUNKS
-    lines, across = rows // apart, columns // chunk
+    apart, across = THREADS // CHUNKS, columns // chunk
+    lines = rows // apart
     b_apart = apart if adjoint else THREADS // across  # columns, or steps
     b_count = columns // apart if adjoint else steps // b_apart
     a_tile, b_tile = make_tile(core, rows, True), make_tile(core, columns, adjoint, of_b=True)
     begin, copy_taps, find_pixels, target = make_gather(adjoint, lines, THREADS, steps)
-    multiply = make_products(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, target, adjoint, True)
-    a_place_of, b_place_of, a_first, b_first = a_tile.place, b_tile.place, a_tile.first, b_tile.first
-    a_bytes, stage = a_tile.bytes, a_tile.bytes + b_tile.bytes
-    a_hop, b_hop, stages = apart * CHUNKS * 16, b_tile.bytes // b_count, STAGES * stage
+    a_place_of, b_place_of, a_bytes = a_tile.place, b_tile.place, a_tile.bytes
+    a_hop, b_hop = apart * CHUNKS * 16, b_tile.bytes // b_count
 
     @device
-    def copy(a_to, b_to, source, filters, step, tap, at, outside, exists, column, b_step, least, makes, pitch):
-        """A chunk of each pixel of this thread, and of each column (adjoint) or step; zeros where there is none."""
+    def copy(put, state, given, a_since, b_since):
+        """Start the copies of a tile: a chunk of each pixel of this thread, and of each column (adjoint) or step.
+
+        state       the step of A, and where the filters of this step begin; what is returned is that of the next tile
+        a_since     this thread's first step of A, counted from the first of the slice; b_since: of B; before it is zero
+        room        columns of the group from the first of this thread on
+        """
+        (step, filters), (source, taps, at, outside, a_to, b_to, room, pitch, by, reads) = state, given
+        tap = load4(taps, QUAD * step[0] if a_since >= 0 else i32(0))
+        a_to, b_to = u32(a_to + u32(put)), u32(b_to + u32(put))
         for j in range(lines):
             unroll(0)
-            inside = exists and u32(outside[j] & u32(tap[1])) == u32(0)
+            inside = a_since >= 0 and u32(outside[j] & u32(tap[1])) == u32(0)
             place = global_address(source, i64(i32(at[j] + i32(tap[0] + step[1]))))
             cp_async(u32(a_to + u32(j * a_hop)), place, u32(16) if inside else u32(0))
         here = offset(filters, i64(i32(tap[2] + step[1]))) if adjoint else filters
         for j in range(b_count):
             unroll(0)
-            inside = column + j * b_apart < makes if adjoint else column < makes
-            inside = inside and (b_step >= least if adjoint else b_step + j * b_apart >= least)
+            inside = (i32(j * b_apart) if adjoint else i32(0)) < room
+            inside = inside and (b_since >= 0 if adjoint else b_since + j * b_apart >= 0)
             place = global_address(here, i64(i32(j * b_apart * pitch)))
             cp_async(u32(b_to + u32(j * b_hop)), place, u32(16) if inside else u32(0))
+        return advance(step, by, reads), filters if adjoint else offset(filters, steps * pitch)
+
+    @device
+    def follow(put, state, given):
+        """A tile after the first one, which is whole."""
+        return copy(put, state, given, i32(0), i32(0))
+
+    multiply = make_pipeline(core, a_tile, b_tile, ROW_BLOCKS, COLUMN_BLOCKS, follow)
 
     @kernel(
         signature_of(core.half.pointer), threads=THREADS, blocks=3, lowest="sm_80",
@@ -93,63 +112,28 @@ def make_tensor(core, adjoint):
         copy_taps(taps, tables, of)
 
         a_line, a_step = i32(thread >> 2), i32(i32(thread & 3) * chunk)
-        step, by = find_step(i32(first + a_step), reads), find_step(i32(steps), reads)
-        least, channel = i32(part * depth), i32(group * reads)
-        find_pixels(
-            at, outside, i32(cuda.blockIdx.x * rows + a_line), apart, pixels, tables, of, source_size, channel
-        )  # fmt: skip
+        channel, since = i32(group * reads), i32(first - part * depth)
+        here = i32(cuda.blockIdx.x * rows + a_line)
+        find_pixels(at, outside, here, apart, pixels, tables, of, source_size, channel)
         a_to = u32(start + u32(a_place_of(a_line, thread & 3)))
         if adjoint:  # a chunk of a filter are channels that are read, else channels that are made
             column, b_step, pitch = i32(left + a_line), a_step, source_c
-            b_to = u32(start + u32(a_bytes) + u32(b_place_of(a_line, thread & 3)))
+            b_to = u32(a_to + u32(a_bytes))
             filters = offset(filters, i64(i32(column * source_c + channel)))
         else:
             b_chunk, b_step, pitch = i32(thread % across), i32(thread // across), result_c
             column = i32(left + b_chunk * chunk)
             b_to = u32(start + u32(a_bytes) + u32(b_place_of(b_step, b_chunk)))
             filters = offset(filters, i64(i32(i32(first + b_step) * result_c + i32(column + group * makes))))
+        step, by = find_step(i32(first + a_step), reads), find_step(i32(steps), reads)
+        given = source, taps, at, outside, a_to, b_to, i32(makes - column), pitch, by, reads
         cuda.syncthreads()
-        b_step, put, more = i32(first + b_step), u32(0), tiles
-        for s in range(STAGES - 1):
-            unroll(0)
-            if more > 0:
-                exists = s > 0 or i32(first + a_step) >= least
-                tap = load4(taps, QUAD * step[0] if exists else i32(0))
-                copy(
-                    u32(a_to + put), u32(b_to + put), source, filters, step, tap, at, outside, exists, column,
-                    b_step if s == 0 else least, least, makes, pitch,
-                )  # fmt: skip
-                step, more, put = advance(step, by, reads), i32(more - 1), u32(put + u32(stage))
-                if not adjoint:
-                    filters = offset(filters, steps * result_c)
-            cp_async_commit()
+        state = copy(i32(0), (step, filters), given, i32(since + a_step), i32(since + b_step))
+        row, column = of_warp(i32(thread >> 5))
+        multiply(total, memory, row, column, tiles, state, given)
 
-        lane, warp = i32(thread & 31), i32(thread >> 5)
-        row, b_column = i32(i32(warp % warps_down) * warp_rows), i32(i32(warp // warps_down) * warp_columns)
-        a_from, b_from, get = a_first(lane, row), i32(a_bytes + b_first(lane, b_column)), i32(0)
-        put = u32((STAGES - 1) * stage)
-        for i in range(SUMS):
-            total[i] = f32(0)
-        while tiles > 0:
-            arrived()
-            cuda.syncthreads()
-            if more > 0:
-                tap = load4(taps, QUAD * step[0])
-                copy(
-                    u32(a_to + put), u32(b_to + put), source, filters, step, tap, at, outside, True, column,
-                    least, least, makes, pitch,
-                )  # fmt: skip
-                step, more = advance(step, by, reads), i32(more - 1)
-                if not adjoint:
-                    filters = offset(filters, steps * result_c)
-            cp_async_commit()
-            multiply(total, memory, i32(a_from + get), i32(b_from + get))
-            get, put = i32(get + stage), u32(put + u32(stage))
-            get, put = i32(0) if get == stages else get, u32(0) if put == u32(stages) else put
-            tiles = i32(tiles - 1)
-
-        own_row, own_column = own_of_lane(lane)
-        row, left = i32(cuda.blockIdx.x * rows + i32(row + own_row)), i32(left + b_column + own_column)
+        own_row, own_column = own_of_lane(i32(thread & 31))
+        row, left = i32(cuda.blockIdx.x * rows + i32(row + own_row)), i32(left + column + own_column)
         slice_first = i64(part) * i64(i32(images * result_size)) * i64(result_c)
         write(
             total, result, bias, residual, tables, of, row, 8, i32(group * makes + left), 16, i32(makes - left),
@@ -170,7 +154,7 @@ def make_weight_tensor(core):
     (tile_rows, tile_columns), steps, chunk, hop = TILE, core.steps, core.chunk, hop_of(core.name)
     a_tile, b_tile = make_tile(core, tile_rows, False), make_tile(core, tile_columns, False, of_b=True)
     write = make_write(core.half, 2 * ROW_BLOCKS, 2 * COLUMN_BLOCKS, QUAD, same, True, True)
-    a_place_of, b_place_of, a_bytes, (warp_rows, warp_columns) = a_tile.place, b_tile.place, a_tile.bytes, WARP
+    a_place_of, b_place_of, a_bytes = a_tile.place, b_tile.place, a_tile.bytes
     a_across, b_across = tile_rows // chunk, tile_columns // chunk
     a_loads, b_hop = steps // hop, THREADS // b_across
     b_loads = steps // b_hop
@@ -238,8 +222,7 @@ def make_weight_tensor(core):
         g_place = i32(i32(first + b_step) * out_c + i32(group * filters + min(column, i32(filters - chunk))))
         b_to = u32(start + u32(a_bytes + b_place_of(b_step, b_chunk)))
         given = a_to, b_to, x, g, ends, a_step, b_step, sizes, walk, out_c
-        state, warp = follow(i32(0), (at, g_place, count), given), i32(thread >> 5)
-        row, column = i32(i32(warp & 1) * warp_rows), i32(i32(warp >> 1) * warp_columns)
+        state, (row, column) = follow(i32(0), (at, g_place, count), given), of_warp(i32(thread >> 5))
         multiply(total, memory, row, column, i32(u32(count + (steps - 1)) // u32(steps)), state, given)
 
         own_row, own_column = own_of_lane(i32(thread & 31))

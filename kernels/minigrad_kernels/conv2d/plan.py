@@ -59,7 +59,7 @@ class Way(NamedTuple):
 
     With steps, dw[p, q, c, o] is the sum over j below `pixels` of the elements of the sum of all parts at
 
-    steps[0] * p + steps[1] * q + steps[2] * c + steps[3] * o + steps[4] * j
+    steps[0] * j + steps[1] * p + steps[2] * q + steps[3] * c + steps[4] * o
     """
 
     columns: str  # what they mean
@@ -361,13 +361,8 @@ def partial_count(geometry):
 
 
 def _padded(geometry):
-    """Height and width of x with its border: the padding in front, behind it as many zeros as the last tap needs."""
-    full = []
-    for axis, pad in enumerate(geometry.padding):
-        reach = (geometry.out_size[axis] - 1) * geometry.stride[axis]
-        reach += (geometry.w_shape[2 + axis] - 1) * geometry.dilation[axis] + 1
-        full.append(max(pad + geometry.x_shape[2 + axis], reach))
-    return full
+    """Height and width of x with its border."""
+    return [size + 2 * pad for size, pad in zip(geometry.x_shape[2:], geometry.padding, strict=True)]
 
 
 def _sum_plan(geometry, size, rows, lines, border, image, jobs):
@@ -377,7 +372,7 @@ def _sum_plan(geometry, size, rows, lines, border, image, jobs):
     lines       tables of A and B for one image: a tap is a line of pixels
     border      how images of x are copied
     image       elements of an image in A and in B
-    jobs        jobs(first image, row, row_end): templates, whose sums run over the lines of one image
+    jobs        of one image, with all their rows, whose sums run over its lines
     """
     images, partials, itemsize = geometry.x_shape[0], partial_count(geometry), geometry.itemsize
     large = prod(geometry.w_shape) > LARGE_FILTER
@@ -395,14 +390,19 @@ def _sum_plan(geometry, size, rows, lines, border, image, jobs):
             count = min(together, block[1] - first)
             if border.size:
                 yield plans.Job(copies=count, copy_from=first * prod(geometry.x_shape[1:]))
-            for tap, job in product(range(0, count * taps, run), jobs(first, *section)):
+            for tap, job in product(range(0, count * taps, run), jobs):
                 moved = job._replace(
+                    a_offset=job.a_offset + (0 if border.size and not border.turned else first * image[0]),
+                    row=section[0],
+                    row_end=min(section[1], job.row_end),
                     tap=tap,
                     tap_end=min(tap + run, count * taps),
+                    b_offset=job.b_offset + (0 if border.turned else first * image[1]),
                     c_offset=number * size + job.c_offset,
                     accumulate=job.accumulate or first > block[0] or tap > 0,
                 )
-                yield from plans.in_pieces(moved, DEPTH) if job.packed else [moved]
+                if moved.row < moved.row_end:
+                    yield from plans.in_pieces(moved, DEPTH) if job.packed else [moved]
 
     items = [
         list(jobs_of(number, block, section)) for number, block in enumerate(blocks) for section in pairwise(bounds)
@@ -425,21 +425,11 @@ def _summed(geometry):
     tables = np.arange(lines) * geometry.stride[0] * line, np.arange(lines) * length * made
 
     job = plans.Job(form=form, length=length, a_step=geometry.stride[1] * channels, b_step=made, columns=made // groups)
-    job = job._replace(packed=_packs(job, a_rows.size, geometry))
-
-    def jobs(first, row, row_end):
-        start = 0 if border.size else first * source
-        return [
-            job._replace(
-                a_offset=start + group * depth,
-                row=row,
-                row_end=row_end,
-                b_offset=first * image + group * job.columns,
-                c_offset=group * job.columns,
-            )
-            for group in range(groups)
-        ]
-
+    job = job._replace(row_end=a_rows.size, packed=_packs(job, a_rows.size, geometry))
+    jobs = [
+        job._replace(a_offset=group * depth, b_offset=group * job.columns, c_offset=group * job.columns)
+        for group in range(groups)
+    ]
     rows, size = (a_rows, np.arange(a_rows.size) * made), prod(geometry.w_shape)
     plan = _sum_plan(geometry, size, rows, tables, border, (source, image), jobs)
     parts = partial_count(geometry)
@@ -453,32 +443,15 @@ def _summed_windows(geometry, pixels):
     window, step = _window(geometry, pixels) * depth, pixels * geometry.stride[1] * depth
     groups, image = -(-length // pixels), lines * length * made
     border = plans.Border(
-        *(size[0], size[1] * depth, geometry.padding[0], geometry.padding[1] * depth, full, window),
-        groups,
-        step,
-        turned=1,
+        size[0], size[1] * depth, geometry.padding[0], geometry.padding[1] * depth, full, window, groups, step, turned=1
     )
     columns, (whole, rest) = height * window, divmod(length, pixels)
     apart = made * columns + geometry.stride[1] * depth  # from what a tap sums at a pixel to the same at the next
-
-    def jobs(first, row, row_end):
-        job = plans.Job(
-            a_offset=first * image,
-            row=row,
-            row_end=row_end,
-            length=whole,
-            a_step=pixels * made,
-            b_step=full * window,
-            columns=columns,
-        )
-        last = min(row_end, rest * made)  # of the group that is not whole
-        if last <= row:
-            return [job]
-        moved = dict(a_offset=job.a_offset + whole * job.a_step, b_offset=whole * job.b_step)
-        return [job, job._replace(row_end=last, length=1, accumulate=1, **moved)]
-
+    job = plans.Job(row_end=pixels * made, length=whole, a_step=pixels * made, b_step=full * window, columns=columns)
+    after = dict(a_offset=whole * job.a_step, b_offset=whole * job.b_step, row_end=rest * made)
+    jobs = [job, job._replace(length=1, accumulate=1, **after)]  # the second of the group that is not whole
     rows, size = np.arange(pixels * made), pixels * made * columns
     tables = np.arange(lines) * length * made, np.arange(lines) * geometry.stride[0] * window
     plan = _sum_plan(geometry, size, (rows, rows * columns), tables, border, (image, border.size), jobs)
     parts = partial_count(geometry)
-    return Way("taps", plan, parts * size, pixels, parts=parts, steps=(window, depth, 1, columns, apart))
+    return Way("taps", plan, parts * size, pixels, parts=parts, steps=(apart, window, depth, 1, columns))

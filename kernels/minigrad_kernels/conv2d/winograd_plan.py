@@ -21,7 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..toolchain import alias
-from ..toolchain.product import ALIGNMENT, ROWS, SHARED_WORK, TILE_STEPS, aligned, flat
+from ..toolchain.product import ALIGNMENT, ROWS, SHARED_WORK, TILE_STEPS, aligned, cut, flat
+from ..toolchain.product import pieces as cut_into
 from .plan import partial_count, tile_cost
 from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
 
@@ -35,10 +36,7 @@ CHUNK, SECTION = 128, 64  # channels that are summed at once, and filters of a p
 # When it pays; fitted to the times of layers drawn at random, with vectors of 8 lanes, on two threads.
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
 LEAST_CHANNELS = 8  # read or made
-TRANSFORM, SUM = (
-    150 / (ROWS * 2 * LANES),
-    8,
-)  # what a transform of a tile's channel costs, and the end of a sum, in steps
+TRANSFORM, SUM = 150 / (ROWS * 2 * LANES), 8  # steps: a transform of a tile's channel, and the end of a sum
 WORTH = 0.8  # of the steps of the direct way
 
 # What a kernel needs to know. The source is what tiles of 6x6 are cut from, the result what tiles of 4x4 make. Pairs
@@ -114,10 +112,7 @@ def _up(count, step):
 
 def _ranges(count, step, pieces):
     """A range cut into so many pieces, multiples of the step but for the end; fewer where it is short."""
-    steps = -(-count // step)
-    pieces = max(1, min(pieces, steps))
-    bounds = [min(count, piece * steps // pieces * step) for piece in range(pieces + 1)]
-    return list(pairwise(bounds))
+    return list(pairwise(cut(count, step, max(1, min(pieces, -(-count // step))))))
 
 
 def _odd(count):
@@ -148,11 +143,6 @@ def _plan(geometry, form, items, a_rows, c_rows, partials=1):
     return Winograd(form, items, a_rows, c_rows, partials, shares, leading)
 
 
-def _pieces(count, threads):
-    """Into how many each of so many equal items is worth cutting."""
-    return 1 if count >= 4 * threads or count % threads == 0 else -(-threads // count)
-
-
 def _largest(ranges):
     return max(end - start for start, end in ranges)
 
@@ -170,7 +160,7 @@ def _correlation_plan(direction, geometry):
     several = channels > chunk
     blocks = -(-tiles // (LARGE_TILES if several else BLOCK_TILES))
     blocks = _ranges(tiles, ROWS, _up(blocks, threads) if blocks > threads else blocks)
-    pieces = _pieces(len(blocks), threads)
+    pieces = cut_into(geometry.work, len(blocks), threads, threads)
     ranges = _ranges(filters, LANES, pieces if several else max(pieces, -(-filters // SECTION)))
     block = _largest(blocks)
     form = _form(direction, geometry, block, chunk, section, _largest(ranges))
@@ -183,7 +173,7 @@ def _filter_plan(geometry):
     (images, channels), filters = geometry.x_shape[:2], geometry.w_shape[0]
     partials, tiles = partial_count(geometry), prod(_tiles(geometry.out_size))
     sections, chunks = -(-filters // SECTION), -(-channels // CHUNK)
-    chunks *= _pieces(partials * sections * chunks, geometry.threads)
+    chunks *= cut_into(geometry.work, partials * sections * chunks, geometry.threads, geometry.threads)
     chunks, sections = _ranges(channels, LANES, chunks), _ranges(filters, LANES, sections)
     blocks = [(first * tiles, end * tiles) for first, end in _ranges(images, 1, partials)]
     chunk, section = _up(_largest(chunks), LANES), _up(_largest(sections), LANES)

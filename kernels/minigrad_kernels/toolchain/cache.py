@@ -29,16 +29,23 @@ DAY = 24 * 3600
 KEPT = 30 * DAY
 
 
+def _home():
+    try:
+        return Path.home()
+    except RuntimeError:  # the user has none: a folder where nothing is found and nothing can be written
+        return Path(os.devnull)
+
+
 def user_cache():
     """The folder for caches of this user, by the convention of the operating system."""
     if os.environ.get("MINIGRAD_CACHE"):
         return Path(os.environ["MINIGRAD_CACHE"]).absolute()
     if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+        base = os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local"
     elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = _home() / "Library" / "Caches"
     else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        base = os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
     return Path(base).absolute() / "minigrad"
 
 
@@ -74,7 +81,7 @@ def cache_folder():
         tempfile.TemporaryFile(dir=folder).close()
         if time.time() - folder.stat().st_mtime > DAY:
             os.utime(folder)  # in use: see prune
-    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
+    except OSError:
         return None
     return folder
 

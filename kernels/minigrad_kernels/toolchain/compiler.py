@@ -21,11 +21,11 @@ These internals are used beside it, as they are in the versions of NUMBA, from 0
     CompileResult       _reduce, _rebuild, as Numba's own cache uses them
     llvmlite            ffi.lib._lock, around each call of LLVM
     flags, contexts     no_compile, no_cpython_wrapper, enable_nrt, cached_internal_func, refresh, insert_user_function
-    numba_parallel_for  the pool's function: a symbol, and its eight arguments. Where it is missing one thread works
+    numba_parallel_for  the pool's function: a symbol, and its eight arguments
     np.arrayobj         make_array, populate_array: the record of an array, in emit.py and memory.py
-    np.ufunc.parallel   _get_num_threads and _set_num_threads; where they are missing, the public ones that are slower
+    np.ufunc.parallel   _get_num_threads and _set_num_threads, faster than the public ones
 
-In other versions cpu.py does without this module: it compiles in Numba's own way, and says so.
+cpu.py refuses other versions.
 """
 
 import functools
@@ -111,17 +111,6 @@ class _PartLibrary(_Library):
         self._raise_if_finalized()
         self._finalized = True  # without what it calls, which entries link but once
 
-    def alone(self):
-        """The module to be linked into one that has all that this one calls."""
-        return super()._get_module_for_linking()
-
-    def _get_module_for_linking(self):
-        """The module to be linked into code of Numba's."""
-        whole = self.alone().clone()
-        for library in _called(self):
-            whole.link_in(_module_of(library), preserve=True)
-        return whole
-
 
 def _called(library):
     """The libraries of all that the code in a library calls, in a fixed order."""
@@ -132,16 +121,12 @@ def _called(library):
     return found
 
 
-def _module_of(library):
-    return library.alone() if isinstance(library, _PartLibrary) else library._get_module_for_linking()
-
-
 class _EntryLibrary(_Library):
     """Machine code for Python to call, optimised once with all its parts inside."""
 
     def finalize(self):
         for library in _called(self):
-            self._final_module.link_in(_module_of(library), preserve=True)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._linking_libraries = []
         super().finalize()
 
@@ -272,14 +257,13 @@ def pool():
     """Numba's pool of threads, started by the first call: (the address of its function, how many take part, set that).
 
     The functions are the ones below numba.get_num_threads and numba.set_num_threads, without a look at two locks each
-    time. The address is 0 in a version of Numba that keeps its pool elsewhere.
+    time.
     """
     numba.get_num_threads()
-    door = llvmlite.binding.address_of_symbol("numba_parallel_for") or 0
-    from numba.np.ufunc import parallel as layer
+    from numba.np.ufunc import parallel
 
-    names = ("_get_num_threads", "get_num_threads"), ("_set_num_threads", "set_num_threads")
-    return door, *(getattr(layer, inner, None) or getattr(numba, outer) for inner, outer in names)
+    door = llvmlite.binding.address_of_symbol("numba_parallel_for")
+    return door, parallel._get_num_threads, parallel._set_num_threads
 
 
 def entry_of(function):

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import KindError, ShapeError
+from ..errors import KindError, ShapeError, StateError
 from .watch import launched, watchers
 
 __all__ = [
@@ -52,14 +52,12 @@ class Kernel:
     @functools.cached_property
     def part(self):
         """What kernels call."""
-        own = linker()
-        return own.Part(self.function) if own else compiled(self.function)
+        return linker().Part(self.function)
 
     @functools.cached_property
     def entry(self):
         """What Python calls."""
-        own = linker()
-        return own.Entry(self.function) if own else compiled(self.function)
+        return linker().Entry(self.function)
 
     @property
     def _numba_type_(self):
@@ -78,32 +76,18 @@ def jit(function):
 
 @functools.cache
 def linker():
-    """The module compiler.py; None with a version of Numba whose internals it does not know."""
+    """The module compiler.py.
+
+    Errors  RuntimeError with a version of Numba whose internals it does not know
+    """
     import numba
 
     if not NUMBA[0] <= numba.version_info.short < NUMBA[1]:
         low, high = (".".join(map(str, version)) for version in NUMBA)
-        _warn(
-            f"kernels use one thread, compile slowly and are not kept on disk: numba is {numba.__version__}, "
-            f"wanted numba>={low},<{high}"
-        )
-        return None
+        raise StateError(f"kernels: numba is {numba.__version__}, wants numba>={low},<{high}")
     from . import compiler
 
     return compiler
-
-
-def compiled(function):
-    """The function compiled in Numba's own way."""
-    import numba
-
-    return numba.njit(error_model="numpy", nogil=True)(function)
-
-
-@functools.cache
-def _warn(text):
-    """Once in a process."""
-    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 # ---- threads -------------------------------------------------------------------------------------
@@ -139,9 +123,15 @@ def threads():
     """How many threads a shared kernel uses."""
     wanted = _threads or _default_threads()
     if _forked and wanted > 1:
-        _warn("a forked process has no threads: kernels use one; spawn it to have more, or say set_threads(1)")
+        _warn_once()
         return 1
     return wanted
+
+
+@functools.cache
+def _warn_once():
+    text = "a forked process has no threads: kernels use one; spawn it to have more, or say set_threads(1)"
+    warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def set_threads(n):
@@ -161,15 +151,9 @@ def set_threads(n):
 
 
 def in_team(call, n, *arguments):
-    """call(address of the pool's function, n threads, ...) under a lock of the process; without a pool (0, 1, ...)."""
+    """call(address of the pool's function, n threads, ...) under a lock of the process."""
     with _team_lock:
-        own = linker()
-        if own is None:
-            return call(0, 1, *arguments)
-        door, size, resize = own.pool()
-        if not door:
-            _warn("kernels use one thread: this numba has no numba_parallel_for; install another version of numba")
-            return call(0, 1, *arguments)
+        door, size, resize = linker().pool()
         before = size()
         try:
             return call(door, n, *arguments)
@@ -201,8 +185,6 @@ class shared:
     @functools.cached_property
     def entry(self):
         """What Python calls: (address of the pool's function, threads, number of shares, arguments of the kernel)."""
-        if linker() is None:
-            return _one_after_another(Kernel(self.function))
         return linker().entry_of(self.function)
 
     def __call__(self, *arguments):
@@ -221,14 +203,6 @@ class shared:
             self.entry(0, 1, shares, *arguments)
         else:
             in_team(self.entry, n, shares, *arguments)
-
-
-def _one_after_another(kernel):
-    def entry(door, threads, shares, *arguments):
-        for number in range(shares):
-            kernel((number, shares), *arguments)
-
-    return entry
 
 
 # ---- what the machine grants a process ---------------------------------------------------------------------------

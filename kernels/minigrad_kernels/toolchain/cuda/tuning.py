@@ -47,14 +47,13 @@ def chosen(op, call, candidates, start, like):
         _known[key] = None
         return None
     file = _file(op, call, found, like.data.device_id)
-    name = (file and load_file(file) or b"").decode()
+    name = (load_file(file) or b"").decode()
     if name not in found:
         if capturing.get() is not None:
             return None
         times = {name: _median(functools.partial(start, name)) for name in found}
         name = min(times, key=times.__getitem__)
-        if file:
-            save_file(file, name.encode())
+        save_file(file, name.encode())
     _known[key] = name
     return name
 
@@ -68,11 +67,8 @@ def _median(start):
 
 
 def _file(op, call, candidates, device):
-    """Where the choice lies; None where the user has no folder."""
+    """Where the choice lies."""
     from .launch import device_name
 
     parts = op, call, device_name(device), [(name, kernel.key) for name, kernel in candidates.items()]
-    try:
-        return user_cache() / "tuned" / f"{op}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"
-    except RuntimeError:
-        return None
+    return user_cache() / "tuned" / f"{op}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:32]}"
