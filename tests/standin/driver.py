@@ -177,6 +177,7 @@ def device_count():
 
 RUNTIME = {
     "CUDARuntimeError": CUDARuntimeError,
+    "deviceCanAccessPeer": lambda device, peerDevice: int(device != peerDevice),
     "deviceGetAttribute": attribute,
     "driverGetVersion": lambda: 13000,
     "eventQuery": event_query,
