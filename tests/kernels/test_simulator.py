@@ -5,15 +5,19 @@ NumPy's arrays, and their launchers start them. The simulator replaces Numba's c
 run in a process of their own, which the last test starts.
 """
 
+import ast
 import os
 import subprocess
 import sys
 from importlib import import_module
 from itertools import groupby
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+import minigrad_kernels
 from minigrad_kernels.conv2d import cuda_plan
 from minigrad_kernels.optimizer import SGD, Adam, Plan
 from minigrad_kernels.toolchain.cuda.intrinsics import SIMULATOR, cuda
@@ -23,7 +27,7 @@ from .kernel_runs import CASES, exists, make_inputs, run, same_bits, wanted, wit
 from .test_optimizer import arguments, copies, hyper
 from .test_optimizer import within_rounding as within_rounding_of_rule
 
-RUNGS = dict.fromkeys(("conv2d", "pool2d", "bias", "norm", "softmax", "elementwise", "scatter"), ("plain",))
+RUNGS = dict.fromkeys(("augment", "pool2d", "bias", "norm", "softmax", "elementwise", "scatter"), ("plain",))
 RUNGS["matmul"] = RUNGS["conv2d"] = "plain", "tiled"
 # They start kernels of other families as well, or count in words of 32 bits.
 LEFT = {"forward_pooled", "max_relu_input_grad", "dropout"}
@@ -47,6 +51,7 @@ def rows():
 def simulated(monkeypatch):
     """Kernels of the simulator are called as those of this project are."""
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray  # what cuda.to_device gives, with any strides
+    from numba.cuda.simulator.kernelapi import FakeCUDAModule
 
     made, call = type(cuda.jit(print)), type(cuda.jit(print)).__call__
 
@@ -63,6 +68,8 @@ def simulated(monkeypatch):
         return FakeCUDAArray(argument) if isinstance(argument, np.ndarray) else argument
 
     monkeypatch.setattr(made, "__call__", start)
+    apart = SimpleNamespace(fadd_rn=np.add, fmul_rn=np.multiply)  # which the simulator lacks
+    monkeypatch.setattr(FakeCUDAModule, "libdevice", apart, raising=False)
 
 
 if SIMULATOR:
@@ -106,6 +113,16 @@ if SIMULATOR:
         within_rounding_of_rule(rule, before, lists)
 
 else:
+
+    def test_every_family_has_formulas_on_arrays():
+        """Functions of `numba.cuda` whose parameters are arrays with shapes; those of all families run above."""
+        found = set()
+        for file in Path(minigrad_kernels.__file__).parent.glob("*/cuda*.py"):
+            functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
+            if any("[:" in ast.unparse(decorator) for node in functions for decorator in node.decorator_list):
+                found.add(file.parent.name)
+        assert found == {file.parent.name for file in Path(minigrad_kernels.__file__).parent.glob("*/cuda*.py")}
+        assert found == RUNGS.keys() | {"optimizer"}
 
     def test_all_of_it_in_a_process_of_the_simulator():
         pytest.importorskip("numba_cuda")
