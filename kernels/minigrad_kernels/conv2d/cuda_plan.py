@@ -266,19 +266,16 @@ def _preferred(work):
 
 def _plan_of_arrays(plan, work, w_shape, kind):
     """Of the rungs whose kernels see arrays with shapes."""
-    settings, grid, block = (
-        [size for pair in work.settings[1:] for size in pair],
-        blocks_of(plan.size, THREADS),
-        THREADS,
-    )
+    settings = [size for pair in work.settings[1:] for size in pair]
+    grid = blocks_of(plan.size, THREADS)
     if work.of_weights:
         given = partial(_sliced_array, (plan.slices, *w_shape), (work.depth, *settings))
         kernel = plain_weight_grad[8 if kind == "float64" else 4]
-        return plan._replace(kernel=kernel, grid=(grid, plan.slices), block=(block,), arguments=given)
+        return plan._replace(kernel=kernel, grid=(grid, plan.slices), block=(THREADS,), arguments=given)
     plan = plan._replace(slices=1, arguments=partial(_arrays, work.adjoint, settings))
     if plan.name == "plain":
         kernel = (plain_input_grad if work.adjoint else plain_forward)[8 if kind == "float64" else 4]
-        return plan._replace(kernel=kernel, grid=(grid,), block=(block,))
+        return plan._replace(kernel=kernel, grid=(grid,), block=(THREADS,))
     size = cuda_tiled.TILE
     grid = blocks_of(work.pixels, size), blocks_of(work.makes, size)
     return plan._replace(kernel=cuda_tiled.tiled, grid=grid, block=(size, size))

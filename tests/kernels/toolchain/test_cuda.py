@@ -56,6 +56,12 @@ def test_refuses_what_could_not_be_compiled_and_a_name_that_is_taken(fresh):
     ):
         with pytest.raises(KindError, match=message):
             kernel(signature, threads=32)(function)
+    for options, message in (
+        ({"variant": "a/../b"}, "is no name for a kernel, wants letters a to z"),
+        ({"lowest": "sm_70"}, "lowest is 'sm_70', wants one of sm_75, sm_80"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            kernel("f32* x", threads=32, **options)(function)
     name = fresh().name.removeprefix("interpreter_scale_")
     with pytest.raises(StateError, match="there already is one called interpreter_scale_test_0"):
         cuda_kernels.scale(3, name)
