@@ -31,6 +31,7 @@ from ..watch import launched, watchers
 from . import cache, compiler
 from .intrinsics import SIMULATOR, cuda
 from .keys import key_of
+from .memory import View
 
 __all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "each_float", "kernel"]
 
@@ -87,7 +88,9 @@ class Kernel:
         self.function, self.name, self.threads, self.opcodes = function, name, threads, tuple(opcodes)
         self.signature = _parameters(name, signature)
         self.parameters = tuple(_flat(self.signature))
-        self._has_arrays = len(self.parameters) > len(self.signature)
+        self._axes = [kind.count(":") for _, kind in self.signature]
+        self._itemsizes = [int(re.search("[0-9]+", kind)[0]) // 8 for _, kind in self.signature]
+        self._has_arrays = any(self._axes)
         self.bounds = (threads, blocks) if blocks else threads
         self.architectures = (lowest,) if lowest in SPECIFIC else ARCHITECTURES[ARCHITECTURES.index(lowest) :]
         self.declared = time.time()
@@ -175,19 +178,20 @@ class Kernel:
         if not self._has_arrays or len(arguments) != len(self.signature):
             return arguments
         found = []
-        for (name, kind), argument in zip(self.signature, arguments, strict=True):
-            found += self._fields(name, kind, argument) if kind[-1] == "]" else [argument]
+        for argument, (name, kind), axes, itemsize in zip(
+            arguments, self.signature, self._axes, self._itemsizes, strict=True
+        ):
+            if not axes:
+                found.append(argument)
+            elif argument is None:
+                found += [0] * (5 + 2 * axes)
+            elif len(shape := getattr(argument, "shape", ())) != axes:
+                shown = f"an array of {len(shape)} axes" if shape else repr(argument)[:80]
+                raise KindError(f"{self.name}: {name} is {shown}, wants {kind}")
+            else:
+                array = argument.array if type(argument) is View else argument
+                found += 0, 0, math.prod(shape), itemsize, array, *shape, *argument.strides
         return found
-
-    def _fields(self, name, kind, argument):
-        axes = kind.count(":")
-        if argument is None:
-            return [0] * (5 + 2 * axes)
-        if not hasattr(argument, "strides") or len(argument.shape) != axes:
-            shown = f"an array of {len(argument.shape)} axes" if hasattr(argument, "shape") else repr(argument)[:80]
-            raise KindError(f"{self.name}: {name} is {shown}, wants {kind}")
-        size, itemsize = math.prod(argument.shape), int(kind[1 : kind.index("[")]) // 8
-        return [0, 0, size, itemsize, getattr(argument, "array", argument), *argument.shape, *argument.strides]
 
     def _interpret(self, grid, block, arguments, shared):
         from ...interpreter import interpret

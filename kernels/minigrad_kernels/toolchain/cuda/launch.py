@@ -130,7 +130,7 @@ class Launcher:
     def __init__(self, kernel):
         current_device(kernel.name)
         self.kernel = kernel
-        self._pointers = [kind.endswith("*") for _, kind in kernel.parameters]
+        self._pointers = [i for i, (_, kind) in enumerate(kernel.parameters) if kind.endswith("*")]
         self._slots = ["Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters]
         self._pack = struct.Struct("<" + "".join(self._slots)).pack_into
         self._functions: dict[int, int] = {}  # of the driver, by device
@@ -148,9 +148,12 @@ class Launcher:
         function = self._functions.get(device) or self._load(device)
         arguments = self.kernel.flat(arguments)
         try:
-            pairs = zip(arguments, self._pointers, strict=True)
-            self._pack(memory, 0, *[a.data.ptr if p and type(a) is not int else a for a, p in pairs])
-        except (struct.error, OverflowError, AttributeError, ValueError) as error:
+            words = [*arguments]
+            for i in self._pointers:
+                if type(words[i]) is not int:
+                    words[i] = words[i].data.ptr
+            self._pack(memory, 0, *words)
+        except (struct.error, OverflowError, AttributeError, IndexError) as error:
             raise self._refused(arguments) from error
         (x, y, z), (width, height, depth) = _three(grid), _three(block)
         if width * height * depth > self.kernel.threads:
