@@ -9,7 +9,7 @@ arrays are PyTorch's, so a network built alike there takes them as they are:
     torch_model.load_state_dict(weights)
 
 The way back is minigrad.load_weights(file), which takes what PyTorch wrote too. The network itself leaves by
-`minigrad export RUN --onnx FILE` (examples/docs/export.md).
+`minigrad export RUN --onnx FILE` (examples/docs/differences.md).
 
 Neither format can hold code. Where PyTorch is installed, the script loads them there and compares the outputs.
 """

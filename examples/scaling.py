@@ -2,7 +2,7 @@
 
 python examples/scaling.py resnet-50 --fabric nvlink-1x400 pcie-1x100 --step-ms 45 --batch 32
 
-Prints efficiency, exposed communication and memory for 1 to 1024 GPUs. docs/scaling.md has the formulas and says where
+Prints efficiency, exposed communication and memory for 1 to 1024 GPUs. docs/parallel.md has the formulas and says where
 the constants come from.
 """
 
@@ -283,7 +283,7 @@ def main(words=None):
         parser.error(f"--gpus is {min(options.gpus)}, wanted at least 1")
     bucket = options.bucket_mb and options.bucket_mb * MEGABYTE
     plan = Plan(bucket, wire=options.wire, sharded=options.zero, overlap=not options.no_overlap)
-    print("PREDICTION: a model, not a measurement; no GPU took part. See examples/docs/scaling.md")
+    print("PREDICTION: a model, not a measurement; no GPU took part. See examples/docs/parallel.md")
     for name in options.networks or ["resnet-50"]:
         network = NETWORKS[name]()
         batch = options.batch or network.batch

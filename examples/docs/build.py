@@ -143,8 +143,8 @@ class Site:
 
 
 def _pages():
-    found = [Path("README.md"), *(path.relative_to(ROOT) for path in sorted((ROOT / "examples").rglob("*.md")))]
-    return [path for path in found if path not in (COURSE, INDEX)]
+    found = [path.relative_to(ROOT) for path in sorted((ROOT / "examples").rglob("*.md"))]
+    return [Path("README.md"), Path("tests/README.md"), *(path for path in found if path not in (COURSE, INDEX))]
 
 
 def _notebooks():

@@ -429,7 +429,7 @@ for schedule in ("gpipe", "1f1b"):
 # $$T_{\text{slowest}} = T\,\bigl(1 + \sigma \sqrt{2 \ln n}\bigr)$$
 #
 # The curves below are *predictions* of the same model for an assumed step; `python examples/scaling.py --step-ms` takes
-# yours, and [a page](../docs/scaling.md) has the formulas.
+# yours, and [a page](../docs/parallel.md#how-training-on-many-scales) has the formulas.
 
 # %%
 counts = [2**i for i in range(11)]

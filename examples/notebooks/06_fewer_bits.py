@@ -459,7 +459,7 @@ plt.show()
 # ## In the library
 #
 # - [`minigrad/ops/conversions.py`](../../minigrad/ops/conversions.py): `x.to("float16")`; which
-#   ops take float16 says [the page of differences](../docs/differences.md)
+#   ops take float16 says [the page of differences](../docs/differences.md#differences-from-pytorch)
 # - [`minigrad/core/tape.py`](../../minigrad/core/tape.py): what the tape keeps, and when it lets go
 # - [`minigrad/profile/memory.py`](../../minigrad/profile/memory.py): memory by category;
 #   [`minigrad/device/memory.py`](../../minigrad/device/memory.py): the pool

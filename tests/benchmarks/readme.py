@@ -70,10 +70,10 @@ def main():
     docs = ROOT / "examples" / "docs"
     write(ROOT / "README.md", summary())
     write(docs / "figures.md", figures())
-    write(docs / "precision.md", tables.precision_table(stored("precision")))
-    write(docs / "precision.md", tables.table_of_types(), "table")
-    write(docs / "determinism.md", reliability_table(), "reliability")
-    write(docs / "scaling.md", tables.predictions(), "prediction")
+    write(docs / "training.md", tables.precision_table(stored("precision")))
+    write(docs / "training.md", tables.table_of_types(), "table")
+    write(docs / "training.md", reliability_table(), "reliability")
+    write(docs / "parallel.md", tables.predictions(), "prediction")
 
 
 if __name__ == "__main__":

@@ -41,11 +41,11 @@ def conf():
 def test_links_stay_within_the_site(build, tmp_path):
     site = build.Site(tmp_path)
     for page, link, turned in (
-        ("README.md", "examples/docs/gpu.md#data", "examples/docs/gpu.md#data"),
+        ("README.md", "examples/docs/devices.md#data", "examples/docs/devices.md#data"),
         ("README.md", "minigrad/core/tape.py", "source/minigrad/core/tape-py.md"),
         ("README.md", "minigrad/ops", "source/minigrad/ops.md"),
-        ("examples/docs/texts.md", "../notebooks/01_tape.py", "../../examples/notebooks/01_tape.ipynb"),
-        ("examples/docs/speed.md", "../../README.md#figures", "../../README.md#figures"),
+        ("examples/docs/differences.md", "../notebooks/01_tape.py", "../../examples/notebooks/01_tape.ipynb"),
+        ("examples/docs/figures.md", "../../README.md#figures", "../../README.md#figures"),
         ("examples/README.md", "https://example.org", "https://example.org"),
     ):
         assert site.turned(f"See [this `one`]({link}).", Path(page)) == f"See [this `one`]({turned})."

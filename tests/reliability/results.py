@@ -1,4 +1,4 @@
-"""What the commands of this folder found: a file each in results/, of which examples/docs/determinism.md shows a table.
+"""What the commands of this folder found: a file each in results/, of which examples/docs/training.md shows a table.
 
 One file is kept for each subject, written by its command when it ends, with --write.
 """
