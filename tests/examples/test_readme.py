@@ -58,7 +58,9 @@ def test_the_new_op_of_the_page_for_contributors_is_right():
 
     from minigrad import Tensor, gradcheck, gradgradcheck
 
-    (code,) = (code for code in blocks("python", (REPOSITORY / "tests" / "README.md").read_text()) if "def atan" in code)
+    (code,) = (
+        code for code in blocks("python", (REPOSITORY / "tests" / "README.md").read_text()) if "def atan" in code
+    )
     names = {}
     exec(code, names)
     x = Tensor(np.array([0.5, -2.0, 3.0]), requires_grad=True)

@@ -173,7 +173,7 @@ def test_what_cannot_be_exported_is_named(model, shape, message, tmp_path):
 def test_the_code_of_the_page(tmp_path, monkeypatch):
     """Among it a rule for an operation of one's own."""
     monkeypatch.chdir(tmp_path)
-    page = (EXAMPLES / "docs" / "export.md").read_text()
+    page = (EXAMPLES / "docs" / "differences.md").read_text()
     names: dict = {}
     known = set(RULES)
     try:
