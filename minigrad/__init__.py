@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain.modes import tf32
 
-from . import cuda, nn, ops, optim, profile
+from . import backends, cuda, nn, ops, optim, profile
 from .anomaly import detect_anomaly
+from .backends import accelerator
 from .checkpoint import load_weights
 from .core import create
 from .core.create import *
@@ -28,15 +29,27 @@ from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .ops import *
 from .ops.autocast import autocast
 from .recomputing import recompute
+from .serialization import load, save
 
 __version__ = "0.1.0"
+
+inference_mode = no_grad
+int, short, float, double, half = int32, int16, float32, float64, float16  # PyTorch's names; not for `import *`
+
+
+def compile(model=None, **options):
+    """The model, or the function, itself: PyTorch's way to be faster, accepted without effect."""
+    return model if model is not None else lambda model: model
+
 
 __all__ = [
     "GradcheckError",
     "MinigradError",
     "Tensor",
     "autocast",
+    "accelerator",
     "bfloat16",
+    "backends",
     "bool",
     "cuda",
     "default_generator",
@@ -53,12 +66,14 @@ __all__ = [
     "gradcheck",
     "gradgradcheck",
     "inf",
+    "inference_mode",
     "int8",
     "int16",
     "int32",
     "int64",
     "is_deterministic",
     "is_grad_enabled",
+    "load",
     "load_weights",
     "long",
     "manual_seed",
@@ -71,6 +86,7 @@ __all__ = [
     "primitive",
     "profile",
     "recompute",
+    "save",
     "tf32",
     "uint8",
     "winograd",
@@ -85,7 +101,7 @@ if not TYPE_CHECKING:  # which would then believe in every name
         from importlib import import_module
         from sys import modules
 
-        lazy = "amp checkpoint data draw graph models parallel report train"
+        lazy = "amp autograd checkpoint data draw graph models parallel report train utils"
         if name in lazy.split():
             return import_module(f".{name}", __name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=modules[__name__])

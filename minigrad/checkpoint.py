@@ -97,11 +97,11 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
     folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
     with _failing("save", folder):
         tensors = {}
-        state = {name: _encoded(_state_of(part), name, tensors) for name, part in parts.items()}  # ranks may meet here
+        state = {name: encoded(_state_of(part), name, tensors) for name, part in parts.items()}  # ranks may meet here
         state |= {"extra": extra, "versions": versions(), "optimizer_kind": getattr(optimizer, "name", None)}
         world = getattr(model, "world", None) if world is None else world
         if world is None or world.rank == 0:
-            content = _sealed(tensors, json.dumps(state))
+            content = sealed(tensors, json.dumps(state))
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
             _clean(folder, keep)
@@ -122,9 +122,7 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
     path, content = _chosen(folder, number) if world is None else _chosen_by_rank_0(world, folder, number)
     with _failing("load", path.decode()):
-        tensors = _arrays(content)
-        decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
-        state = json.loads(_metadata(content)["state"], object_hook=decoded)
+        state = decoded(content)
         extra = state["extra"]
         _give(parts, state)
         return extra
@@ -249,12 +247,12 @@ def _take(part, state):
     part.set_state(state) if isinstance(part, device.Generator) else part.load_state_dict(state)
 
 
-def _encoded(value, name, tensors):
+def encoded(value, name, tensors):
     """The value with {MARK: name} for each array; that is put into `tensors` under the name."""
     if isinstance(value, dict):
-        return {key: _encoded(entry, f"{name}.{key}", tensors) for key, entry in value.items()}
+        return {key: encoded(entry, f"{name}.{key}", tensors) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_encoded(entry, f"{name}.{index}", tensors) for index, entry in enumerate(value)]
+        return [encoded(entry, f"{name}.{index}", tensors) for index, entry in enumerate(value)]
     if not isinstance(value, Tensor | np.ndarray) and not device.is_array(value):
         return value
     while name in tensors:  # "a.b" may be one name or two
@@ -276,7 +274,7 @@ def path_of(folder, number):
     return Path(folder) / f"checkpoint-{number}.safetensors"
 
 
-def _sealed(tensors, state):
+def sealed(tensors, state):
     """The bytes of a checkpoint."""
     from safetensors.numpy import save as packed
 
@@ -297,6 +295,13 @@ def _digest(content):
     return digest.hexdigest()
 
 
+def decoded(content):
+    """The state of which `sealed` made the bytes, with its arrays."""
+    tensors = _arrays(content)
+    entry = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
+    return json.loads(_metadata(content)["state"], object_hook=entry)
+
+
 def _metadata(content):
     return json.loads(content[8 : _end(content)])["__metadata__"]
 
@@ -306,14 +311,19 @@ def _read(folder, number):
     path = path_of(folder, number)
     with _failing("load", path):
         content = path.read_bytes()
-        found = HASH.search(content[: _end(content)])
-        if found is None or found[0].decode() != _digest(content):
-            raise ValueError("it is damaged: what it holds does not have the SHA-256 that it states")
-        about = _metadata(content)
-        if (about["format"], about["version"]) != (FORMAT, VERSION):
-            wanted = f"this release reads version {VERSION} of a {FORMAT}"
-            raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}")
+        verify(content)
         return content
+
+
+def verify(content):
+    """Refuse bytes that `sealed` did not make. Errors: ValueError"""
+    found = HASH.search(content[: _end(content)])
+    if found is None or found[0].decode() != _digest(content):
+        raise ValueError("it is damaged: what it holds does not have the SHA-256 that it states")
+    about = _metadata(content)
+    if (about["format"], about["version"]) != (FORMAT, VERSION):
+        wanted = f"this release reads version {VERSION} of a {FORMAT}"
+        raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}")
 
 
 def _arrays(content):

@@ -17,13 +17,17 @@ from .check import float_of, integer_of, number_of, shape_of, source_of
 from .tensor import Tensor, tensor_of
 
 __all__ = [
+    "Generator",
     "arange",
     "empty",
     "empty_like",
     "eye",
     "full",
     "full_like",
+    "from_numpy",
     "linspace",
+    "multinomial",
+    "normal",
     "ones",
     "ones_like",
     "rand",
@@ -52,6 +56,13 @@ def tensor(data, dtype=None, device="cpu", requires_grad=False):
     array = data.array if isinstance(data, Tensor) else devices.asarray(data, dtype)
     array = devices.cast(array, array.dtype if dtype is None else dtype)
     return _made(array, device, requires_grad)
+
+
+def from_numpy(ndarray):
+    """A Tensor on the memory of a NumPy array."""
+    if not isinstance(ndarray, np.ndarray):
+        raise KindError(f"from_numpy: got a {type(ndarray).__name__}, wanted a NumPy array")
+    return Tensor(ndarray)
 
 
 # ---- one value -------------------------------------------------------------------------------------------------------
@@ -162,9 +173,10 @@ def randn(*shape, dtype=None, device="cpu", requires_grad=False, generator=None)
 
 
 @devices.naming("randint")
-def randint(low, high, size=None, dtype="int64", device="cpu", requires_grad=False, generator=None):
+def randint(low, high=None, size=None, dtype="int64", device="cpu", requires_grad=False, generator=None):
     """Whole numbers drawn evenly from low (from 0 in the form randint(high, size)) up to high, high not included."""
-    low, high, size = (0, low, high) if size is None else (low, high, size)
+    if size is None or high is None:
+        low, high, size = 0, low, high if size is None else size
     low, high = integer_of("randint", "low", low), integer_of("randint", "high", high)
     if low >= high:
         raise ShapeError(f"randint: low is {low} and high {high}, wanted low < high")
@@ -182,6 +194,47 @@ def randperm(n, dtype="int64", device="cpu", requires_grad=False, generator=None
     devices.check_room((count,), "int64")
     values = source.permutation(count)
     return _made(devices.cast(values, dtype), device, requires_grad)
+
+
+def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_grad=False, generator=None):
+    """Numbers drawn from normal distributions, of a shape or as many as mean or std, a Tensor, has elements."""
+    given = [value for value in (mean, std) if isinstance(value, Tensor)]
+    if size is None and not given:
+        raise KindError("normal: size is missing, wanted a shape where mean and std are numbers")
+    shape = (given[0] if len(given) == 1 else given[0] + given[1]).shape if size is None else size
+    device = (given[0].device if given else "cpu") if device is None else device
+    drawn = randn(shape, dtype=dtype, device=device, generator=generator)
+    return Tensor((mean + std * drawn).array, requires_grad)
+
+
+@devices.naming("multinomial")
+def multinomial(input, num_samples, replacement=False, *, generator=None):
+    """Indices drawn with probabilities in proportion to each row of input, a vector or a matrix.
+
+    Shapes  input (..., K), out (..., num_samples) int64
+    Errors  ValueError for weights that are negative, not finite, or too few to draw from without replacement
+    """
+    count = integer_of("multinomial", "num_samples", num_samples, 1)
+    weights = devices.host(tensor_of("multinomial", "input", input).array).astype(np.float64)
+    rows = weights.reshape(-1, weights.shape[-1]) if weights.ndim in (1, 2) else weights
+    if rows.ndim != 2 or not (np.isfinite(rows) & (rows >= 0)).all() or not (rows > 0).any(axis=1).all():
+        raise ShapeError("multinomial: wanted rows of finite weights of at least 0, not all 0, in 1 or 2 dimensions")
+    source = source_of("multinomial", generator)
+    if replacement:
+        ends = rows.cumsum(axis=1)
+        drawn = source.random((len(rows), count)) * ends[:, -1:]
+        found = np.stack([np.searchsorted(*row, side="right") for row in zip(ends, drawn, strict=True)])
+    else:  # each index comes after a time with an exponential distribution; the first ones are taken
+        if (most := int((rows > 0).sum(axis=1).min())) < count:
+            raise ShapeError(f"multinomial: num_samples is {count}, but a row has {most} weights above 0")
+        with np.errstate(divide="ignore"):
+            found = np.argsort(source.standard_exponential(rows.shape) / rows, axis=1)[:, :count]
+    return _made(found.reshape(*input.shape[:-1], count), input.device, False)
+
+
+def Generator(device="cpu"):
+    """A source of random numbers of one's own, for `generator=`; seed it by manual_seed(n), which returns it."""
+    return devices.Generator()
 
 
 def _drawn(op, method, shape, dtype, generator):

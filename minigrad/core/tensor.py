@@ -104,6 +104,8 @@ class Tensor(Methods):
         """The number of elements."""
         return self.array.size
 
+    nelement = numel
+
     def dim(self):
         """The number of dimensions."""
         return self.ndim

@@ -141,7 +141,7 @@ def array_module(array):
 
 def device_of(array):
     """The name of the device that holds the array."""
-    return "cpu" if type(array) is np.ndarray else place_of(array).name
+    return CPU.name if type(array) is np.ndarray else place_of(array).name
 
 
 def host(array):

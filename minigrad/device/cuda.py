@@ -22,7 +22,7 @@ from minigrad_kernels.toolchain.modes import capturing
 
 from . import arrays
 from .memory import Block
-from .places import Place
+from .places import DeviceName, Place
 
 __all__ = ["Fetched", "Gpu", "count", "place", "used"]
 
@@ -57,7 +57,7 @@ def place(number=None):
     """
     if number in _places:
         return _places[number]
-    wanted = "cuda" if number is None else f"cuda:{number}"
+    wanted = "cuda" if number is None else DeviceName(f"cuda:{number}")
     try:
         here = count()
     except StateError as error:

@@ -13,7 +13,7 @@ from minigrad_kernels.layout import c_order, strides_of
 from minigrad_kernels.softmax import NO_WRONG_LABEL, raise_wrong
 
 from . import arrays
-from .places import Place
+from .places import DeviceName, Place
 
 __all__ = ["INTERPRETER"]
 
@@ -35,7 +35,7 @@ class _Module:
 
 
 class Interpreted(Place):
-    name = "interpreter"
+    name = DeviceName("interpreter")
 
     def __init__(self):
         self.module = _Module()

@@ -39,6 +39,7 @@ from . import memory
 
 __all__ = [
     "CPU",
+    "DeviceName",
     "common_place",
     "empty_cache",
     "gpu_name",
@@ -50,6 +51,16 @@ __all__ = [
     "synchronize",
     "there",
 ]
+
+
+class DeviceName(str):
+    """The name of a device, as minigrad.device("cuda", 1) makes it and x.device is one.
+
+    type    "cpu", "cuda" or "interpreter"; index: the number of a GPU, None where the name has none
+    """
+
+    type = property(lambda self: self.partition(":")[0])
+    index = property(lambda self: int(self.partition(":")[2]) if ":" in self else None)
 
 
 class Fetched:
@@ -67,7 +78,7 @@ class Fetched:
 class Place:
     """The CPU, and what other places share with it."""
 
-    name = "cpu"
+    name = DeviceName("cpu")
     module = np
     wrong = None  # labels are looked at before the kernel starts
     take = staticmethod(memory.take)
@@ -164,12 +175,10 @@ def place(name, op="to"):
 
     Errors  TypeError for what is no name of a device, RuntimeError for a device that is not here
     """
-    if name is CPU.name:  # as nearly always
+    if name is CPU.name or (name.__class__ is str and name == "cpu"):  # as nearly always
         return CPU
     if not is_device(name):
         raise KindError(f"{op}: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
-    if name == "cpu":
-        return CPU
     if name == "interpreter":
         return _interpreter()
     try:

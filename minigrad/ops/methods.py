@@ -64,6 +64,19 @@ def cuda(input, device=None):
     return ops.to(input, gpu_name(device))
 
 
+KINDS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
+KINDS |= {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double"}
+NAMED = {f"torch.{word}Tensor": name for name, word in KINDS.items()}  # as PyTorch calls Tensors of an element type
+
+
+def type(input, dtype=None):
+    """input in another element type, also by PyTorch's old names such as "torch.LongTensor"; without one, that name."""
+    if dtype is None:
+        return f"torch.{'cuda.' if input.device.type == 'cuda' else ''}{KINDS[input.dtype.name]}Tensor"
+    name = dtype.replace("cuda.", "") if isinstance(dtype, str) else dtype
+    return ops.to(input, NAMED.get(name, dtype))
+
+
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
 FAMILIES = (arithmetic, choices, contract, reduce, scans, shape)
 ALSO = "log_softmax matmul relu softmax"
@@ -73,7 +86,7 @@ METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.sp
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS |= NEW
 METHODS |= {op.__name__: op for op in in_place.METHODS} | {"__setitem__": in_place.setitem}
-METHODS |= {op.__name__: op for op in (where, type_as, expand_as, view_as, cuda)}
+METHODS |= {op.__name__: op for op in (where, type, type_as, expand_as, view_as, cuda)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 CONVERSIONS |= {"bfloat16": "bfloat16", "bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))

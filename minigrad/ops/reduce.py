@@ -29,8 +29,8 @@ from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
 from .shape import flatten, gather, reshape, squeeze
 from .shape.views import reshape_op
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std", "sum"]
-__all__ += ["var"]
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std"]
+__all__ += ["std_mean", "sum", "var", "var_mean"]
 
 WHOLE = device.element_type("int64")  # the type of sums of integers
 
@@ -210,6 +210,16 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Errors  as var
     """
     return _dispersion("std", lambda *arguments: _root(_var(*arguments)), input, dim, unbiased, keepdim, correction)
+
+
+def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """(var, mean) of the same dimensions."""
+    return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
+    """(std, mean) of the same dimensions."""
+    return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
 def _dispersion(op, function, input, dim, unbiased, keepdim, correction):

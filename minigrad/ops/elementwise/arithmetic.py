@@ -18,10 +18,26 @@ from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
 from ..autocast import casting
 from ..conversions import no_slope, precise, to, widened
-from .choices import logical_and, where
+from .choices import eq, isnan, le, logical_and, logical_or, where
 
-__all__ = ["abs", "add", "cos", "div", "erf", "exp", "expm1", "log", "log1p", "mul", "neg", "pow", "reciprocal"]
-__all__ += ["remainder", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tanh", "to"]
+__all__ = [
+    "abs",
+    "add",
+    "allclose",
+    "cos",
+    "div",
+    "erf",
+    "exp",
+    "expm1",
+    "isclose",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "mul",
+    "neg",
+]
+__all__ += ["pow", "reciprocal", "remainder", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tanh", "to"]
 
 # ---- of two arguments ------------------------------------------------------------------------------------------------
 
@@ -241,6 +257,26 @@ def log(input):
 log.grads(input=lambda g, input: g / input)
 
 
+def log10(input):
+    """Elementwise logarithm to the base 10.
+
+    Math    out = ln(x) / ln(10)
+    Grads   dx = g / (x ln(10))
+    Shapes  out as input
+    """
+    return log(input) / math.log(10)
+
+
+def log2(input):
+    """Elementwise logarithm to the base 2.
+
+    Math    out = ln(x) / ln(2)
+    Grads   dx = g / (x ln(2))
+    Shapes  out as input
+    """
+    return log(input) / math.log(2)
+
+
 @casting("float32")
 @primitive
 def log1p(input):
@@ -407,3 +443,20 @@ def sign(input):
 
 
 sign.grads(input=no_slope)
+
+
+def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether elements agree.
+
+    Math    out = abs(input - other) <= atol + rtol * abs(other), or input = other
+    Grads   none
+    Shapes  input, other broadcast to out
+    Types   out bool; equal_nan: NaN agrees with NaN
+    """
+    near = logical_or(eq(input, other), le(abs(sub(input, other)), atol + rtol * abs(other)))
+    return logical_or(near, logical_and(isnan(input), isnan(other))) if equal_nan else near
+
+
+def allclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    """Whether all elements agree, as isclose says; True or False."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).array.all())

@@ -1,0 +1,21 @@
+"""Switches of PyTorch that programs set: accepted, and without effect, since there is nothing here that they switch.
+
+minigrad.backends.cudnn.benchmark = True       our kernels are chosen by measuring them anyway
+minigrad.backends.cudnn.deterministic = True   equal seeds give equal bits anyway; see minigrad.deterministic
+minigrad.backends.mps.is_available()           False: GPUs of Apple are not used
+minigrad.accelerator.is_available()            whether there is a GPU, by the name that PyTorch has for any kind
+"""
+
+from types import SimpleNamespace
+
+from . import cuda, device
+
+__all__ = ["accelerator", "cuda", "cudnn", "mps"]
+
+cudnn = SimpleNamespace(benchmark=False, deterministic=True, enabled=False, is_available=lambda: False)
+mps = SimpleNamespace(is_available=lambda: False, is_built=lambda: False)
+accelerator = SimpleNamespace(
+    is_available=cuda.is_available,
+    device_count=cuda.device_count,
+    current_accelerator=lambda check_available=False: device("cuda") if cuda.is_available() else None,
+)
