@@ -17,7 +17,7 @@ from .checkpoint import load_weights
 from .core import create
 from .core.create import *
 from .core.errors import MinigradError
-from .core.modes import deterministic, enable_grad, is_deterministic, is_grad_enabled, no_grad
+from .core.modes import deterministic, enable_grad, is_deterministic, is_grad_enabled, no_grad, set_grad_enabled
 from .core.primitive import primitive
 from .core.tape import grad
 from .core.tensor import Tensor
@@ -28,12 +28,14 @@ from .export import export_onnx
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .ops import *
 from .ops.autocast import autocast
+from .ops.elementwise.arithmetic import allclose
 from .recomputing import recompute
 from .serialization import load, save
 
 __version__ = "0.1.0"
 
 inference_mode = no_grad
+channels_last, contiguous_format = "channels_last", "contiguous_format"  # what `to` accepts without effect
 int, short, float, double, half = int32, int16, float32, float64, float16  # PyTorch's names; not for `import *`
 
 
@@ -48,6 +50,7 @@ __all__ = [
     "Tensor",
     "autocast",
     "accelerator",
+    "allclose",
     "bfloat16",
     "backends",
     "bool",
@@ -87,6 +90,7 @@ __all__ = [
     "profile",
     "recompute",
     "save",
+    "set_grad_enabled",
     "tf32",
     "uint8",
     "winograd",

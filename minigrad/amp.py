@@ -55,6 +55,7 @@ class GradScaler:
         scaler.step(optimizer)              # left out if a gradient is infinite or NaN
         scaler.update()
 
+    device              PyTorch's, without effect
     init_scale          the scale s at first, a number of float32
     growth_factor       above 1, and backoff_factor, above 0 and below 1: see the head of this file
     growth_interval     updates that must go well before s is raised
@@ -66,7 +67,17 @@ class GradScaler:
     Errors  ValueError or TypeError for an option out of range, RuntimeError for calls out of turn
     """
 
-    def __init__(self, init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=2000, enabled=True):
+    def __init__(
+        self,
+        device="cuda",
+        init_scale=2.0**16,
+        growth_factor=2.0,
+        backoff_factor=0.5,
+        growth_interval=2000,
+        enabled=True,
+    ):
+        if not isinstance(device, str):
+            raise KindError(f"GradScaler: device is {device!r}, wanted its name; a scale goes by name: init_scale=...")
         self._enabled = flag_of("GradScaler", "enabled", enabled)
         self._growth_factor = _between("growth_factor", growth_factor, 1)
         self._backoff_factor = _between("backoff_factor", backoff_factor, 0, 1)

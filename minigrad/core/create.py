@@ -17,7 +17,10 @@ from .check import float_of, integer_of, number_of, shape_of, source_of
 from .tensor import Tensor, tensor_of
 
 __all__ = [
+    "DoubleTensor",
+    "FloatTensor",
     "Generator",
+    "LongTensor",
     "arange",
     "empty",
     "empty_like",
@@ -230,6 +233,22 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
         with np.errstate(divide="ignore"):
             found = np.argsort(source.standard_exponential(rows.shape) / rows, axis=1)[:, :count]
     return _made(found.reshape(*input.shape[:-1], count), input.device, False)
+
+
+def _typed(name, dtype):
+    """PyTorch's function of long ago: a Tensor of numbers, or of a shape whose elements are undefined."""
+
+    def make(*data):
+        numbers = len(data) == 1 and not isinstance(data[0], int)
+        return tensor(data[0], dtype) if numbers else empty(*data, dtype=dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__, make.dtype = f"A Tensor of {dtype} from numbers, or of this shape.", dtype
+    return make
+
+
+TYPED = {"FloatTensor": "float32", "DoubleTensor": "float64", "LongTensor": "int64"}
+FloatTensor, DoubleTensor, LongTensor = (_typed(*item) for item in TYPED.items())
 
 
 def Generator(device="cpu"):

@@ -1,5 +1,7 @@
 """Modes of the engine, as context variables: threads and asynchronous tasks do not disturb one another."""
 
+import contextlib
+
 from minigrad_kernels.toolchain.modes import Mode
 
 from .check import flag_of
@@ -14,6 +16,7 @@ __all__ = [
     "no_grad",
     "recording",
     "repeating",
+    "set_grad_enabled",
 ]
 
 
@@ -29,6 +32,20 @@ def no_grad():
 def enable_grad():
     """Record again inside no_grad. A with block or a decorator."""
     return recording.setting(True)
+
+
+class set_grad_enabled(contextlib.ContextDecorator):
+    """Record, or not, from this call on; as a with block or a decorator, until its end."""
+
+    def __init__(self, mode):
+        mode, self.before = flag_of("set_grad_enabled", "mode", mode), recording.get()
+        recording.variable.set(mode)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        recording.variable.set(self.before)
 
 
 def is_grad_enabled():

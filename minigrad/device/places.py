@@ -175,7 +175,7 @@ def place(name, op="to"):
 
     Errors  TypeError for what is no name of a device, RuntimeError for a device that is not here
     """
-    if name is CPU.name or (name.__class__ is str and name == "cpu"):  # as nearly always
+    if name is CPU.name or (isinstance(name, str) and name == "cpu"):  # as nearly always
         return CPU
     if not is_device(name):
         raise KindError(f"{op}: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")

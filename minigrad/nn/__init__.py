@@ -1,6 +1,6 @@
 """Layers, losses and initialisers under PyTorch's names."""
 
-from . import activation, attention, container, conv, functional, init, lazy, loss, norm, pool, recurrent, shape
+from . import activation, attention, container, conv, functional, init, lazy, loss, norm, pool, recurrent, shape, utils
 from .activation import *
 from .attention import *
 from .container import *
@@ -16,7 +16,7 @@ from .recurrent import *
 from .shape import *
 from .summary import summary
 
-__all__ = ["Embedding", "Linear", "Module", "Parameter", "functional", "init", "summary"]
+__all__ = ["Embedding", "Linear", "Module", "Parameter", "functional", "init", "summary", "utils"]
 __all__ += activation.__all__
 __all__ += attention.__all__
 __all__ += container.__all__

@@ -260,13 +260,13 @@ class Module:
         function(self)
         return self
 
-    def to(self, *targets, device=None, dtype=None, non_blocking=False):
+    def to(self, *targets, device=None, dtype=None, non_blocking=False, memory_format=None):
         """Move all parameters and buffers to a device, and the floating ones to an element type; returns self.
 
         They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
 
         targets         a device, an element type, both, or a Tensor that has them
-        non_blocking    is PyTorch's and changes nothing
+        non_blocking, memory_format  are PyTorch's and change nothing: filters and images lie channels last anyway
         """
         place = kind = None
         for target in (*targets, device, dtype):

@@ -100,17 +100,21 @@ class autocast(contextlib.ContextDecorator):
     parameter is rounded once in a block, as long as nobody writes to it. float16 overflows above 65504 and loses
     gradients below 6e-8, so it wants amp.GradScaler; bfloat16 has float32's range and does without.
 
-    dtype       "float16", "bfloat16", or the type itself
+    device_type may be left out; programs written for PyTorch name "cuda" or "cpu" first
+    dtype       "float16", "bfloat16", or the type itself; by default float16 for "cuda", bfloat16 for "cpu"
     Errors  TypeError for another type
     """
 
-    def __init__(self, dtype, enabled=True):
+    def __init__(self, device_type=None, dtype=None, enabled=True, cache_enabled=None):
+        if device.is_device(device_type):
+            dtype = dtype or ("bfloat16" if device_type == "cpu" else "float16")
+        else:
+            dtype = device_type if dtype is None else dtype
         enabled = flag_of("autocast", "enabled", enabled)
         found = dtype if not isinstance(dtype, str) or dtype in LOWER_TYPES else None
         found = None if found is None else device.element_type(found)
         if found is None or found.name not in LOWER_TYPES:
-            hint = "; the type comes first: devices need no naming" if dtype in ("cpu", "cuda") else ""
-            raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'{hint}")
+            raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'")
         self.dtype = found if enabled else None
 
     def __enter__(self):

@@ -48,11 +48,11 @@ def move(input, place):
 move.grads(input=lambda g, input: move(g, input.device))
 
 
-def to(input, device=None, dtype=None, non_blocking=False, copy=False):
+def to(input, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
     """input on another device or in another element type; input itself if nothing changes and copy is False.
 
-    Also to(input, dtype), and to(input, other) with the device and type of a Tensor. non_blocking is taken as PyTorch
-    takes it: where there is nothing to wait for, it changes nothing.
+    Also to(input, dtype), and to(input, other) with the device and type of a Tensor. non_blocking and memory_format
+    are PyTorch's and change nothing.
 
     Math    out = x
     Grads   dx = g, moved or converted back; none through integers

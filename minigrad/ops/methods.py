@@ -11,6 +11,7 @@ from ..core.tensor import Tensor, tensor_of
 from ..device import gpu_name, is_array
 from . import contract, in_place, reduce, scans, shape
 from .elementwise import arithmetic, choices
+from .elementwise.arithmetic import allclose
 
 ops: Any = _ops  # mypy does not follow its star imports
 
@@ -73,8 +74,8 @@ def type(input, dtype=None):
     """input in another element type, also by PyTorch's old names such as "torch.LongTensor"; without one, that name."""
     if dtype is None:
         return f"torch.{'cuda.' if input.device.type == 'cuda' else ''}{KINDS[input.dtype.name]}Tensor"
-    name = dtype.replace("cuda.", "") if isinstance(dtype, str) else dtype
-    return ops.to(input, NAMED.get(name, dtype))
+    dtype = getattr(dtype, "dtype", dtype)  # of torch.FloatTensor
+    return ops.to(input, NAMED.get(dtype.replace("cuda.", ""), dtype) if isinstance(dtype, str) else dtype)
 
 
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.
@@ -86,7 +87,7 @@ METHODS = {name: getattr(ops, name) for name in sorted(_NAMES - set(FUNCTIONS.sp
 METHODS |= {"__neg__": ops.neg, "__abs__": ops.abs, "__invert__": ops.bitwise_not, "__getitem__": ops.getitem}
 METHODS |= NEW
 METHODS |= {op.__name__: op for op in in_place.METHODS} | {"__setitem__": in_place.setitem}
-METHODS |= {op.__name__: op for op in (where, type, type_as, expand_as, view_as, cuda)}
+METHODS |= {op.__name__: op for op in (allclose, where, type, type_as, expand_as, view_as, cuda)}
 CONVERSIONS = {"half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
 CONVERSIONS |= {"bfloat16": "bfloat16", "bool": "bool", "cpu": "cpu"}
 LISTED = "expand flip permute repeat reshape tile view"  # x.reshape(2, 3) as well as x.reshape((2, 3))

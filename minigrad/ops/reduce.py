@@ -213,12 +213,24 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(var, mean) of the same dimensions."""
+    """(var, mean) of the same dimensions.
+
+    Math    K = count(input, dim);  m = mean(input, dim)
+            out = sum((input - m)^2, dim) / (K - correction), m
+    Grads   as var and mean
+    Shapes  the dimensions of dim disappear
+    """
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
 def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """(std, mean) of the same dimensions."""
+    """(std, mean) of the same dimensions.
+
+    Math    K = count(input, dim);  m = mean(input, dim)
+            out = (sum((input - m)^2, dim) / (K - correction))^(1/2), m
+    Grads   as std and mean
+    Shapes  the dimensions of dim disappear
+    """
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 

@@ -3,10 +3,11 @@
 from . import lr_scheduler
 from .clip import clip_grad_norm_, clip_grad_value_
 from .optimizer import Optimizer
-from .rules import SGD, Adagrad, Adam, AdamW, Muon, RMSprop
+from .rules import SGD, Adadelta, Adagrad, Adam, AdamW, Muon, RMSprop
 
 __all__ = [
     "SGD",
+    "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",

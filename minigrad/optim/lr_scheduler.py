@@ -242,6 +242,7 @@ class OneCycleLR(LRScheduler):
     total_steps         or epochs and steps_per_epoch, whose product it is
     pct_start           the share of steps that go up
     anneal_strategy     'cos' or 'linear'
+    cycle_momentum      False: what PyTorch does to the momentum by default is not done here
     Errors  RuntimeError for more steps than total_steps
     Source  Smith and Topin 2018, "Super-convergence"
     """
@@ -255,12 +256,15 @@ class OneCycleLR(LRScheduler):
         steps_per_epoch=None,
         pct_start=0.3,
         anneal_strategy="cos",
+        cycle_momentum=False,
         *,
         div_factor=25.0,
         final_div_factor=1e4,
     ):
         if total_steps is None and epochs is not None and steps_per_epoch is not None:
             total_steps = epochs * steps_per_epoch
+        if cycle_momentum:
+            raise ShapeError("OneCycleLR: cycle_momentum is True, wanted False: only the rate is changed here")
         integer_of("OneCycleLR", "total_steps", total_steps, 1)
         one_of("OneCycleLR", "anneal_strategy", anneal_strategy, ("cos", "linear"))
         top = number_of("OneCycleLR", "pct_start", pct_start, 0, 1) * total_steps - 1

@@ -1,4 +1,4 @@
-"""Update rules: SGD, Adam, AdamW, RMSprop, Adagrad and Muon, one launch for all parameters of a group.
+"""Update rules: SGD, Adam, AdamW, RMSprop, Adagrad, Adadelta and Muon, one launch for all parameters of a group.
 
 g is the gradient, p the parameter, t = 1, 2, ... the step. These options mean the same everywhere:
 lr              the rate, at least 0
@@ -24,7 +24,7 @@ from ..core.tape import write
 from ..core.tensor import Tensor
 from .optimizer import Optimizer, plain
 
-__all__ = ["SGD", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop", "Rule", "orthogonalized"]
+__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop", "Rule", "orthogonalized"]
 
 OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
@@ -238,7 +238,65 @@ class Adagrad(Rule):
         super().__init__(params, own | dict(initial_accumulator_value=initial_accumulator_value), common)
 
 
-class Muon(Rule):
+class Composed(Rule):
+    """Base of rules whose steps are composed of ops, a parameter after another; one launch then takes all of them."""
+
+    hyper = members(kernels.SGD)
+
+    def direction(self, group, p, g, *state):
+        """(what the parameter goes along, of its shape, and the new values of its state)."""
+        raise NotImplementedError
+
+    def options(self, group, age):
+        return group | dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
+
+    @no_grad()
+    def update(self, group, age, parameters, plan, scale=None, found_inf=None):
+        hyper, states = self.numbers(group, age), list(map(self.state.__getitem__, parameters))
+        names = [name for name in self.kept if name != "step"]
+        kept = [self.arrays(name, group, parameters, states) for name in names]
+        arrays, gradients = self.written(parameters)
+        steps = []
+        for p, gradient, *state in zip(arrays, gradients, *kept, strict=True):
+            g = Tensor(gradient)
+            g = g if scale is None else g * Tensor(scale).to(g.dtype)
+            along, *moved = self.direction(group, Tensor(p), g, *map(Tensor, state))
+            for buffer, value in zip(state, moved, strict=True):
+                value = value if found_inf is None else ops.where(Tensor(found_inf) == 0, value, Tensor(buffer))
+                device.assign(buffer, value.array)
+            steps.append(along.to(g.dtype).array)
+        kernels.sgd(arrays, steps, None, hyper, plan, found_inf=found_inf)  # p - lr (step + weight_decay p)
+        for state in states if "step" in self.kept else ():
+            state["step"] = age + 1
+
+
+class Adadelta(Composed):
+    """Steps as long as those before, over gradients as large as those before: it needs no rate.
+
+    Math    g = g + weight_decay p; maximize turns the sign of g first
+            v = rho v + (1 - rho) g^2;  d = sqrt(u + eps) / sqrt(v + eps) g;  u = rho u + (1 - rho) d^2
+            p = p - lr d
+    rho             what the averages keep of themselves
+    Source  Zeiler 2012, "ADADELTA: an adaptive learning rate method", algorithm 1
+    """
+
+    kept = {"step": True, "square_avg": True, "acc_delta": True}
+
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, **common):
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), common)
+
+    def options(self, group, age):
+        return super().options(group, age) | {"weight_decay": 0}
+
+    def direction(self, group, p, g, v, u):
+        rho, eps = group["rho"], group["eps"]
+        g = (-g if group["maximize"] else g) + group["weight_decay"] * p
+        v = rho * v + (1 - rho) * g * g
+        d = (u + eps).sqrt() / (v + eps).sqrt() * g
+        return d, v, rho * u + (1 - rho) * d * d
+
+
+class Muon(Composed):
     """Steps whose singular values are all about 1, so that no direction of a layer is learnt faster than the others.
 
     Math    b = momentum b + (1 - momentum) g;  d = (1 - momentum) g + momentum b with nesterov, else b
@@ -256,7 +314,7 @@ class Muon(Rule):
             computes o in bfloat16, this one in the type of the parameters, at least float32
     """
 
-    hyper, kept = members(kernels.SGD), {"momentum_buffer": True}
+    kept = {"momentum_buffer": True}
     fixed = ("momentum", "nesterov", "ns_coefficients", "eps", "ns_steps", "adjust_lr_fn")
 
     def __init__(
@@ -285,33 +343,16 @@ class Muon(Rule):
         if parameter.ndim < 2:
             raise ShapeError(f"{where} has shape {parameter.shape}, wanted a matrix or filter; give others to AdamW")
 
-    def options(self, group, age):
-        return group | dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
-
-    @no_grad()
-    def update(self, group, age, parameters, plan, scale=None, found_inf=None):
-        hyper, states = self.numbers(group, age), list(map(self.state.__getitem__, parameters))
-        buffers = self.arrays("momentum_buffer", group, parameters, states)
-        arrays, gradients = self.written(parameters)
-        steps = [self._step(group, *pair, scale, found_inf) for pair in zip(gradients, buffers, strict=True)]
-        kernels.sgd(arrays, steps, None, hyper, plan, found_inf=found_inf)  # p - lr (o + weight_decay p)
-
-    def _step(self, group, gradient, buffer, scale, found_inf):
-        """What the parameter goes along, an array; the buffer is moved on, unless the step is to be skipped."""
-        momentum, g, b = group["momentum"], Tensor(gradient), Tensor(buffer)
-        if scale is not None:
-            g = g * Tensor(scale).to(g.dtype)
+    def direction(self, group, p, g, b):
+        momentum = group["momentum"]
         moved = b + (1 - momentum) * (g - b)
-        if found_inf is not None:
-            moved = ops.where(Tensor(found_inf) == 0, moved, b)
-        device.assign(buffer, moved.array)
-        d = (g + momentum * (moved - g) if group["nesterov"] else moved).reshape(len(gradient), -1)
+        d = (g + momentum * (moved - g) if group["nesterov"] else moved).reshape(len(g), -1)
         rows, columns = d.shape
         factor = math.sqrt(max(1, rows / columns))
         if group["adjust_lr_fn"] == "match_rms_adamw":
             factor = 0.2 * math.sqrt(max(rows, columns))
         o = orthogonalized(d, group["ns_coefficients"], group["eps"], group["ns_steps"])
-        return (factor * o).reshape(g.shape).to(g.dtype).array
+        return (factor * o).reshape(g.shape), moved
 
 
 def orthogonalized(matrix, coefficients=COEFFICIENTS, eps=1e-7, steps=5):

@@ -159,7 +159,7 @@ TRAININGS = {
     "Adam, clipped": lambda: trained(optim.Adam, clip=1.0),
     "AdamW, accumulated": lambda: trained(optim.AdamW, accumulate=2),
     "RMSprop, bfloat16": lambda: trained(optim.RMSprop, precision="bfloat16"),
-    "Adagrad, float16": lambda: trained(optim.Adagrad, precision="float16", scaler=amp.GradScaler(2.0**10)),
+    "Adagrad, float16": lambda: trained(optim.Adagrad, precision="float16", scaler=amp.GradScaler(init_scale=2.0**10)),
 }
 
 

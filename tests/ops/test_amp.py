@@ -26,8 +26,8 @@ FACTORS = [1, 1, 1, 1, np.inf, 1, 1, np.nan, np.nan, 1, 1, 1, 1]
 def test_the_scale_grows_after_the_interval_and_falls_with_every_update_left_out():
     """Also where a state went on in the middle; no further than float32 goes; by hand."""
     w, part = parameter(), parameter()
-    scaler, optimizer, scales = GradScaler(8.0, 4.0, 0.5, 3), optim.SGD([w], lr=0.1), []
-    first, other = GradScaler(8.0, 4.0, 0.5, 3), optim.SGD([part], lr=0.1)
+    scaler, optimizer, scales = GradScaler("cpu", 8.0, 4.0, 0.5, 3), optim.SGD([w], lr=0.1), []
+    first, other = GradScaler("cpu", 8.0, 4.0, 0.5, 3), optim.SGD([part], lr=0.1)
     for count, factor in enumerate(FACTORS):
         if count == 5:
             state, first = first.state_dict(), GradScaler()
@@ -37,7 +37,7 @@ def test_the_scale_grows_after_the_interval_and_falls_with_every_update_left_out
         assert scaler.skipped() == (not np.isfinite(factor))
     assert scales == [8, 8, 32, 32, 16, 16, 16, 8, 4, 4, 4, 16, 16]
     assert first.state_dict() == scaler.state_dict() and part.tolist() == w.tolist()
-    largest = GradScaler(2.0**127, growth_interval=1)
+    largest = GradScaler(init_scale=2.0**127, growth_interval=1)
     stepped(largest, optimizer, w, 2.0**-127)
     assert largest.get_scale() == 2.0**127 and not largest.skipped()
     optimizer.zero_grad()
@@ -52,7 +52,7 @@ def test_an_update_that_is_left_out_changes_nothing(kind):
     """Nor does a scale that is a power of two: updates have the bits of those without a scaler."""
     w, v, alone = parameter(), parameter(4, 5), parameter()
     optimizer = getattr(optim, kind)([w, v], lr=0.1)
-    scaler, off = GradScaler(4.0), GradScaler(enabled=False)
+    scaler, off = GradScaler(init_scale=4.0), GradScaler(enabled=False)
     stepped(scaler, optimizer, w), stepped(off, getattr(optim, kind)([alone], lr=0.1), alone)
     assert w.tolist() == alone.tolist() and not off.skipped() and off.get_scale() == 1 and off.state_dict() == {}
     before = w.tolist(), v.tolist(), repr(optimizer.state_dict())
@@ -67,7 +67,7 @@ def test_several_losses_optimisers_and_types():
     """A gradient outside of a norm that clips must be finite too."""
     w, v = parameter(), Tensor(np.array([4.0]), requires_grad=True)
     first, second = optim.SGD([w], lr=1.0), optim.SGD([v], lr=1.0)
-    scaler = GradScaler(4.0)
+    scaler = GradScaler(init_scale=4.0)
     one, two = scaler.scale([w.sum(), (v * np.inf).sum()])
     one.backward(), two.backward()
     scaler.step(first), scaler.step(second)
@@ -81,7 +81,7 @@ def test_several_losses_optimisers_and_types():
 
 def test_calls_out_of_turn_are_refused():
     w = parameter()
-    scaler, optimizer = GradScaler(4.0), optim.SGD([w], lr=0.1)
+    scaler, optimizer = GradScaler(init_scale=4.0), optim.SGD([w], lr=0.1)
     with pytest.raises(StateError, match="no parameter of SGD has a gradient"):
         scaler.step(optimizer)
     scaler.scale(w.sum()).backward()
@@ -102,7 +102,7 @@ def test_calls_out_of_turn_are_refused():
 
 
 def test_options_may_be_set_and_a_refused_state_changes_none():
-    scaler = GradScaler(8.0)
+    scaler = GradScaler(init_scale=8.0)
     scaler.set_growth_factor(3)
     scaler.set_backoff_factor(0.25)
     scaler.set_growth_interval(7)

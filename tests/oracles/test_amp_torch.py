@@ -50,7 +50,7 @@ def test_the_scaler_step_by_step(kind, options):
     array = np.random.default_rng(0).standard_normal(6).astype(np.float32)
     w, t = Tensor(array.copy(), requires_grad=True), torch.tensor(array.copy(), requires_grad=True)
     first, second = getattr(optim, kind)([w], lr=0.1), getattr(torch.optim, kind)([t], lr=0.1)
-    scaler, theirs = amp.GradScaler(*options), torch.amp.GradScaler("cpu", *options)
+    scaler, theirs = amp.GradScaler("cpu", *options), torch.amp.GradScaler("cpu", *options)
     rng = np.random.default_rng(3)
     for step in range(24):
         x = rng.standard_normal(6).astype(np.float32)

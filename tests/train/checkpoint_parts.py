@@ -51,7 +51,11 @@ def everything(seed=0, steps=3):
     images = data.Dataset(np.zeros((7, 1, 4, 4), np.uint8), np.arange(7) % 2, ("a", "b"))
     history = History([{"epoch": 1, "step": 2, "loss": 0.5 + seed}])
     history.steps = steps
-    parts |= {"scaler": GradScaler(2.0 ** (10 + seed)), "loader": data.Loader(images, 4, seed=seed), "history": history}
+    parts |= {
+        "scaler": GradScaler(init_scale=2.0 ** (10 + seed)),
+        "loader": data.Loader(images, 4, seed=seed),
+        "history": history,
+    }
     return parts | {"generator": minigrad.default_generator}
 
 

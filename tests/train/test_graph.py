@@ -83,8 +83,8 @@ def test_graphs_go_with_the_training(machine):
 def test_a_scaled_loss_in_graphs(machine):
     """Gradients overflow at first, so the first updates are left out, and the schedule waits."""
     options = {"precision": "float16", "epochs": 2, "asks": None}
-    *eager, _ = trained(machine, True, scaler=GradScaler(2.0**20, backoff_factor=0.25), **options)
-    *replayed, _ = trained(machine, False, scaler=GradScaler(2.0**20, backoff_factor=0.25), **options)
+    *eager, _ = trained(machine, True, scaler=GradScaler(init_scale=2.0**20, backoff_factor=0.25), **options)
+    *replayed, _ = trained(machine, False, scaler=GradScaler(init_scale=2.0**20, backoff_factor=0.25), **options)
     assert eager == replayed and machine.graph_launches and 0 < eager[0][0]["skipped"] < 5 and eager[2] < 6
 
 

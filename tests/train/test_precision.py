@@ -85,14 +85,14 @@ def test_the_loss_falls_as_in_float32(precision):
 @pytest.mark.parametrize("options", [{"clip": 0.1}, {"accumulate": 3}], ids=["clip", "accumulate"])
 def test_a_scale_that_is_a_power_of_two_leaves_no_trace(options):
     _, wanted = trained(**options)
-    _, found = trained(scaler=GradScaler(2.0**14), **options)
+    _, found = trained(scaler=GradScaler(init_scale=2.0**14), **options)
     assert found == wanted
 
 
 def test_updates_that_are_left_out_step_neither_optimiser_nor_schedule():
     model = network()
     optimizer = optim.Adam(model.parameters(), lr=0.01)
-    schedule, scaler = StepLR(optimizer, 1, 0.5), GradScaler(2.0**30, backoff_factor=2.0**-8)
+    schedule, scaler = StepLR(optimizer, 1, 0.5), GradScaler(init_scale=2.0**30, backoff_factor=2.0**-8)
     how = {"schedule": schedule, "precision": "float16", "scaler": scaler}
     history = fit(model, data.Loader(images(), 11, prefetch=0), optimizer, 1, **how)
     skipped = history[-1]["skipped"]
@@ -136,7 +136,7 @@ def test_all_ranks_leave_out_the_same_updates(zero):
         optimizer = optim.Adam(model.parameters(), lr=0.1)
         if zero:
             optimizer = ShardedOptimizer(optimizer, model)
-        scaler, scales, before = GradScaler(8.0, growth_interval=2), [], bits(model, optimizer)
+        scaler, scales, before = GradScaler(init_scale=8.0, growth_interval=2), [], bits(model, optimizer)
         for step in range(4):
             optimizer.zero_grad()
             x = np.ones((1, 3), np.float32)

@@ -257,6 +257,7 @@ def log(input):
 log.grads(input=lambda g, input: g / input)
 
 
+@casting("float32")
 def log10(input):
     """Elementwise logarithm to the base 10.
 
@@ -267,6 +268,7 @@ def log10(input):
     return log(input) / math.log(10)
 
 
+@casting("float32")
 def log2(input):
     """Elementwise logarithm to the base 2.
 

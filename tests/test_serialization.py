@@ -1,0 +1,46 @@
+"""save and load: structures of Tensors come back as they were; damage and pickles are refused."""
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+import minigrad
+from minigrad import nn, optim
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    optimizer = optim.Adam(model.parameters())
+    model(minigrad.randn(4, 2)).sum().backward()
+    optimizer.step()
+    half = minigrad.tensor([1.5, 2.0], dtype="bfloat16")
+    saved = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "pair": (half, [None, "a"])}
+    minigrad.save(saved | {7: np.float64(0.5)}, tmp_path / "model.pth")
+    found = minigrad.load(tmp_path / "model.pth", map_location=minigrad.device("interpreter"))
+    assert found["epoch"] == 3 and found[7] == 0.5 and found["pair"][1] == [None, "a"]
+    assert found["pair"][0].dtype == minigrad.bfloat16 and found["pair"][0].device.type == "interpreter"
+    other = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    other.load_state_dict(found["model"])
+    restored = optim.Adam(other.parameters())
+    restored.load_state_dict(found["optimizer"])
+    for key, value in model.state_dict().items():
+        assert (other.state_dict()[key] == value).all()
+    assert restored.state_dict()["state"].keys() == optimizer.state_dict()["state"].keys()
+    minigrad.save(half, file := io.BytesIO())
+    assert (minigrad.load(io.BytesIO(file.getvalue())) == half).all()
+
+
+def test_what_cannot_be_saved_or_loaded_is_refused(tmp_path):
+    file = tmp_path / "kept.pt"
+    minigrad.save([1], file)
+    with pytest.raises(TypeError, match=r"save: got a Linear, wanted .*; save its state_dict\(\)"):
+        minigrad.save({"a": nn.Linear(1, 1)}, file)
+    assert minigrad.load(file) == [1]
+    file.write_bytes(file.read_bytes().replace(b"[1]", b"[2]"))
+    with pytest.raises(ValueError, match=r"kept.pt is no file of minigrad.save: .* SHA-256"):
+        minigrad.load(file)
+    file.write_bytes(pickle.dumps({}))
+    with pytest.raises(ValueError, match="it is a pickle"):
+        minigrad.load(file)
