@@ -20,23 +20,7 @@ from ..autocast import casting
 from ..conversions import no_slope, precise, to, widened
 from .choices import eq, isnan, le, logical_and, logical_or, where
 
-__all__ = [
-    "abs",
-    "add",
-    "allclose",
-    "cos",
-    "div",
-    "erf",
-    "exp",
-    "expm1",
-    "isclose",
-    "log",
-    "log10",
-    "log1p",
-    "log2",
-    "mul",
-    "neg",
-]
+__all__ = ["abs", "add", "cos", "div", "erf", "exp", "expm1", "isclose", "log", "log10", "log1p", "log2", "mul", "neg"]
 __all__ += ["pow", "reciprocal", "remainder", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "tanh", "to"]
 
 # ---- of two arguments ------------------------------------------------------------------------------------------------
