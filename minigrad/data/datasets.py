@@ -1,4 +1,4 @@
-"""The three data sets by name: digits comes with the package, MNIST and CIFAR-10 are found or downloaded."""
+"""Data sets: digits comes with the package, MNIST and CIFAR-10 are found or downloaded, a folder holds one's own."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from .dataset import Dataset, statistics
 from .formats import DataError, read_cifar10, read_idx
 from .sources import CIFAR10, MNIST, find, obtain
 
-__all__ = ["available", "cifar10", "digits", "mnist"]
+__all__ = ["available", "cifar10", "digits", "folder", "mnist"]
 
 DIGITS_FILE = Path(__file__).parent / "digits" / "digits.csv.gz"
 DIGITS_SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998, UCI; CC BY 4.0), in the package"
@@ -69,6 +69,42 @@ def cifar10(data_dir=None, download=True):
     folder, source = obtain(CIFAR10, data_dir, download)
     parts = read_cifar10(folder / next(iter(CIFAR10.files)))
     return tuple(Dataset(*part, CIFAR10_CLASSES, "cifar10", source, **CIFAR10_STATISTICS) for part in parts)
+
+
+def folder(path, size=32, seed=0):
+    """The pictures in a folder, as (train, test): a subfolder for each class, whose name it has.
+
+    Every file that Pillow reads is a picture, in subfolders of subfolders too; files whose names begin with a dot are
+    passed over. All are resized to size x size. They have three colours, or one if all are grey. 80 of 100, drawn by
+    the seed, are in train; mean and std are those of train.
+
+    Shapes  images (N, 1 or 3, size, size)
+    Errors  DataError for less than two classes, a class without pictures, and a file that is none, by name
+    """
+    from PIL import Image
+
+    path, size = Path(path), integer_of("folder", "size", size, 1)
+    classes = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    if len(classes) < 2:
+        raise DataError(f"folder: {path} has {len(classes)} subfolders, wanted one for each of at least two classes")
+    pictures, labels = [], []
+    for label, name in enumerate(classes):
+        files = sorted(file for file in (path / name).rglob("[!.]*") if file.is_file())
+        if not files:
+            raise DataError(f"folder: {path / name} holds no pictures")
+        for file in files:
+            try:
+                with Image.open(file) as picture:
+                    kind = "L" if picture.mode in ("1", "L") else "RGB"
+                    pictures.append(picture.convert(kind).resize((size, size), Image.Resampling.BILINEAR))
+            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+                raise DataError(f"folder: {file} cannot be read as a picture: {error}") from error
+            labels.append(label)
+    kind = "L" if all(picture.mode == "L" for picture in pictures) else "RGB"
+    images = np.stack([np.atleast_3d(np.asarray(picture.convert(kind))) for picture in pictures]).transpose(0, 3, 1, 2)
+    train, test = Dataset(images, labels, classes, path.name, f"pictures in {path}").split(0.8, seed)
+    train.mean, train.std = test.mean, test.std = statistics(train.images)
+    return train, test
 
 
 def available(name, data_dir=None):

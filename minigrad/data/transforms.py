@@ -14,7 +14,7 @@ from minigrad_kernels.layout import CHANNELS_LAST
 
 from ..core.check import float_of, function_of, integer_of, number_of, one_of
 
-__all__ = ["Compose", "Flip", "Normalize", "PadCrop"]
+__all__ = ["Affine", "Compose", "Flip", "Gamma", "Normalize", "PadCrop"]
 
 
 @dataclass
@@ -109,6 +109,66 @@ class Flip:
         out = rows.copy()
         out[mirrored] = rows[mirrored, :, ::-1]
         return out.transpose(0, 3, 1, 2)
+
+
+@dataclass
+class Affine:
+    """Turn, slant, stretch and shift each image at random; what comes from beyond its edges is 0.
+
+    Math    out[n, c, i, j] = x[n, c, A (i, j) + t], interpolated between the four nearest pixels, positions being
+            counted from the middle of an image; A = [[1, 0], [tan(s), 1]] R(a) / scale, a rotation by a
+    degrees     of the angle a, drawn from -degrees .. degrees; shear: of s likewise
+    scale       (least, most) of the scale, drawn for height and width apart
+    translate   shares of height and width: t is at most these
+    Types   uint8 is rounded
+    """
+
+    degrees: float = 8.0
+    translate: tuple[float, float] = (0.08, 0.08)
+    scale: tuple[float, float] = (0.85, 1.15)
+    shear: float = 12.0
+
+    def __call__(self, images, generator):
+        rows = rows_of("Affine", images)
+        n, h, w, _ = rows.shape
+        angle, slant = np.deg2rad(generator.uniform(-1, 1, (2, n, 1, 1)) * [[[[self.degrees]]], [[[self.shear]]]])
+        down, across = 1 / generator.uniform(*self.scale, (2, n, 1, 1))
+        shift = generator.uniform(-1, 1, (2, n, 1, 1)) * np.reshape(self.translate, (2, 1, 1, 1))
+        i, j = (np.arange(size) - (size - 1) / 2 for size in (h, w))
+        i = i[:, None]
+        at_i = down * (np.cos(angle) * i - np.sin(angle) * j)
+        at_j = across * (np.sin(angle) * i + np.cos(angle) * j) + np.tan(slant) * at_i
+        # One more pixel of 0 on each side; what lies farther out is 0 too.
+        padded = np.pad(rows, ((0, 0), (1, 1), (1, 1), (0, 0))).astype(np.float32 if rows.itemsize < 8 else rows.dtype)
+        places = at_i + (h + 1) / 2 + h * shift[0], at_j + (w + 1) / 2 + w * shift[1]
+        (i, fi), (j, fj) = (_between(place, size) for place, size in zip(places, (h, w), strict=True))
+        image = np.arange(n)[:, None, None]
+        out = (1 - fi) * ((1 - fj) * padded[image, i, j] + fj * padded[image, i, j + 1])
+        out += fi * ((1 - fj) * padded[image, i + 1, j] + fj * padded[image, i + 1, j + 1])
+        return (np.rint(out) if rows.dtype == np.uint8 else out).astype(rows.dtype).transpose(0, 3, 1, 2)
+
+
+def _between(place, size):
+    """(the pixel before, the share of the one after it) of places in an axis of size + 2 pixels."""
+    place = np.clip(place, 0, size + 0.999)
+    first = place.astype(np.int64)
+    return first, (place - first).astype(np.float32)[..., None]
+
+
+@dataclass
+class Gamma:
+    """Make the strokes of each image thicker or thinner at random: its grey values are raised to a power.
+
+    Math    out = 255 (x / 255)^k, k = e^u, u drawn from -strength .. strength
+    Types   uint8, rounded
+    """
+
+    strength: float = 0.7
+
+    def __call__(self, images, generator):
+        rows = rows_of("Gamma", images)
+        powers = np.exp(generator.uniform(-self.strength, self.strength, (len(rows), 1, 1, 1)))
+        return np.rint(255 * (rows / 255) ** powers).astype(np.uint8).transpose(0, 3, 1, 2)
 
 
 @dataclass

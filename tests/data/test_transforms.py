@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad.data import Compose, Flip, Normalize, PadCrop
+from minigrad.data import Affine, Compose, Flip, Gamma, Normalize, PadCrop
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
@@ -96,3 +96,34 @@ def test_refused_images():
         ):
             with pytest.raises(error, match=type(transform).__name__):
                 transform(images, generator())
+
+
+@each_shape
+def test_affine(shape):
+    n, c, h, w = shape
+    for images in samples(shape):
+        still = Affine(0, (0, 0), (1, 1), 0)
+        np.testing.assert_array_equal(checked(still, images), images)
+        out, draw = checked(Affine(20, (0.2, 0.1), (0.5, 1.5), 30), images), generator()
+        angle, slant = np.deg2rad(draw.uniform(-1, 1, (2, n, 1, 1)).reshape(2, n) * [[20], [30]])
+        down, across = 1 / draw.uniform(0.5, 1.5, (2, n, 1, 1)).reshape(2, n)
+        shift = draw.uniform(-1, 1, (2, n, 1, 1)).reshape(2, n) * [[0.2 * h], [0.1 * w]]
+        padded = np.pad(images.astype(np.float64), ((0, 0), (0, 0), (1, 2), (1, 2)))
+        for k, i, j in np.ndindex(n, h, w):
+            y, x = i - (h - 1) / 2, j - (w - 1) / 2
+            at_y = down[k] * (np.cos(angle[k]) * y - np.sin(angle[k]) * x)
+            at_x = across[k] * (np.sin(angle[k]) * y + np.cos(angle[k]) * x) + np.tan(slant[k]) * at_y
+            y = np.clip(at_y + (h - 1) / 2 + shift[0, k], -1, h)
+            x = np.clip(at_x + (w - 1) / 2 + shift[1, k], -1, w)
+            a, b = int(np.floor(y)), int(np.floor(x))
+            four = padded[k, :, a + 1 : a + 3, b + 1 : b + 3] * np.outer((a + 1 - y, y - a), (b + 1 - x, x - b))
+            assert np.abs(out[k, :, i, j] - four.sum((1, 2))).max(initial=0) <= 0.6, (k, i, j)
+
+
+def test_gamma():
+    images = np.arange(256, dtype=np.uint8).reshape(2, 1, 8, 16)
+    out = checked(Gamma(0.7), images)
+    powers = np.exp(generator().uniform(-0.7, 0.7, 2))
+    for image, before, power in zip(out, images, powers, strict=True):
+        np.testing.assert_array_equal(image, np.rint(255 * (before / 255) ** power))
+    assert (out[0] != images[0]).any()
