@@ -11,7 +11,7 @@ def pictures(path, names, mode="L", count=5):
     for level, name in enumerate(names):
         (path / name / "more").mkdir(parents=True)
         for k in range(count):
-            place = path / name / ("more" if k else "") / f"{k}.{('png', 'bmp', 'gif')[k % 3]}"
+            place = path / name / ("more" if k else "") / f"{k}.{('png', 'bmp', 'tiff')[k % 3]}"
             Image.fromarray(np.full((6 + k, 9), 40 * level + k, np.uint8)).convert(mode).save(place)
 
 
