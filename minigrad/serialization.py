@@ -31,7 +31,7 @@ def save(obj, f):
     Errors  TypeError for what is none of these, a whole Module for instance: save its state_dict()
     """
     tensors = {}
-    content = checkpoint.sealed(tensors, json.dumps({"saved": checkpoint.encoded(_plain(obj), "saved", tensors)}))
+    content = checkpoint.packed(tensors, json.dumps({"saved": checkpoint.encoded(_plain(obj), "saved", tensors)}))
     if hasattr(f, "write"):
         f.write(content)
     else:
@@ -50,8 +50,7 @@ def load(f, map_location="cpu", weights_only=True, mmap=None):
         if content[:4] == b"PK\x03\x04" or content[:1] == b"\x80":
             hint = "in PyTorch, safetensors.torch.save_file(state_dict, file) writes what minigrad.load_weights reads"
             raise ValueError(f"it is a pickle, as torch.save writes it, and could run code; {hint}")
-        checkpoint.verify(content)
-        return _whole(checkpoint.decoded(content)["saved"], map_location or "cpu")
+        return _whole(checkpoint.unpacked(content)["saved"], map_location or "cpu")
     except (LookupError, ValueError, TypeError) as error:
         raise FileError(f"load: {f} is no file of minigrad.save: {checkpoint.reason(error)}") from error
 

@@ -1,7 +1,6 @@
 """Batches of a data set, shuffled, augmented and prepared ahead, the same bits on every run."""
 
 import contextvars
-import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -18,14 +17,24 @@ from ..core.check import function_of, integer_of
 from ..core.tensor import Tensor
 from .dataset import Dataset, random_generator
 from .resident import resident
-from .shards import Shards
 from .transforms import rows_of
 
-__all__ = ["Loader"]
+__all__ = ["Loader", "Shards"]
 
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
 PREFETCH = "minigrad-prefetch"
 STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch
+
+
+class Shards(list):
+    """What one of several ranks takes of a batch: a tuple for each shard of its own, None for one without images.
+
+    total   images in all shards of all ranks
+    """
+
+    def __init__(self, parts, total):
+        super().__init__(parts)
+        self.total = total
 
 
 class Loader:
@@ -104,20 +113,14 @@ class Loader:
 
         load_state_dict(state_dict() | {"epoch": n, "position": 0}) goes to the start of epoch n.
 
-        Errors  ShapeError if the state is malformed; StateError if it stands inside an epoch that other
-                images, batch size or order would continue. Either leaves the loader as it was.
+        Errors  StateError if it stands inside an epoch that other images, batch size or order would continue; the
+                loader is then as it was
         """
-        own = self.state_dict()
-        if not isinstance(state, dict) or state.keys() != own.keys():
-            raise ShapeError(f"load_state_dict: state is {state!r}, wanted a dict of {', '.join(own)}")
-        seed, epoch, position = (integer_of("load_state_dict", name, state[name], 0) for name in STANDS)
-        for name in own:
-            if position and name not in STANDS and state[name] != own[name]:
-                raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own[name]} to go on in the epoch")
-        if position > len(self):
-            raise ShapeError(f"load_state_dict: position is {position}, an epoch has {len(self)} batches")
-        self.seed = seed
-        self._begin(epoch, position)
+        for name, own in self.state_dict().items():
+            if state["position"] and name not in STANDS and state[name] != own:
+                raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own} to go on in the epoch")
+        self.seed = state["seed"]
+        self._begin(state["epoch"], state["position"])
 
     def _begin(self, epoch, position=0):
         """Have the next iteration go on there."""
@@ -185,24 +188,18 @@ class Loader:
 def prefetched(items, ahead):
     """Yield what the iterator yields, none of it None, computed in a thread, `ahead` items before they are asked for.
 
-    Errors  RuntimeError in a process that was forked meanwhile, which has no such thread
-
     An exception of the iterator is raised in the consumer, after the items before it, with its own traceback.
     The thread ends with the last item, or when this generator is closed: by its end, by an exception, or
     because the consumer drops it.
     """
-    pool, process = ThreadPoolExecutor(1, PREFETCH), os.getpid()
+    pool = ThreadPoolExecutor(1, PREFETCH)
     run = contextvars.copy_context().run  # settings such as numpy.errstate hold in the thread too
     waiting = deque(pool.submit(run, next, items, None) for _ in range(ahead))
     try:
         while (item := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(run, next, items, None))
             yield item
-            if os.getpid() != process:
-                lost = "Loader: the prefetch thread is gone (a forked process has none)"
-                raise StateError(f"{lost}; use prefetch=0, or iterate anew in the child")
     finally:
         # The collector may run this in the very thread that ends here, which cannot wait for itself.
         own = threading.current_thread().name.startswith(PREFETCH)
-        if os.getpid() == process:
-            pool.shutdown(wait=not own, cancel_futures=True)
+        pool.shutdown(wait=not own, cancel_futures=True)
