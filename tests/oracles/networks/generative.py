@@ -15,28 +15,14 @@ def variational_autoencoder(torch, nn, F):
     class VAE(nn.Module):
         def __init__(self):
             super().__init__()
-            self.fc1 = nn.Linear(36, 20)
-            self.fc21 = nn.Linear(20, 3)
-            self.fc22 = nn.Linear(20, 3)
-            self.fc3 = nn.Linear(3, 20)
-            self.fc4 = nn.Linear(20, 36)
+            self.fc1, self.fc21, self.fc22 = nn.Linear(36, 20), nn.Linear(20, 3), nn.Linear(20, 3)
+            self.decode = nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 36), nn.Sigmoid())
 
-        def encode(self, x):
-            h1 = F.relu(self.fc1(x))
-            return self.fc21(h1), self.fc22(h1)
-
-        def reparameterize(self, mu, logvar, eps):  # eps = torch.randn_like(std)
+        def forward(self, x, eps):  # eps = torch.randn_like(std)
+            h1 = F.relu(self.fc1(x.view(-1, 36)))
+            mu, logvar = self.fc21(h1), self.fc22(h1)
             std = torch.exp(0.5 * logvar)
-            return mu + eps * std
-
-        def decode(self, z):
-            h3 = F.relu(self.fc3(z))
-            return torch.sigmoid(self.fc4(h3))
-
-        def forward(self, x, eps):
-            mu, logvar = self.encode(x.view(-1, 36))
-            z = self.reparameterize(mu, logvar, eps)
-            return self.decode(z), mu, logvar
+            return self.decode(mu + eps * std), mu, logvar
 
     def step(model, data, eps):
         recon_x, mu, logvar = model(data, eps)
@@ -47,8 +33,9 @@ def variational_autoencoder(torch, nn, F):
     return VAE(), step
 
 
-def weights_init(nn):
-    def init(m):
+@network(normal(3, 7, 1, 1), normal(3, 3, 8, 8), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
+def dcgan(torch, nn, F):
+    def weights_init(m):
         classname = m.__class__.__name__
         if classname.find("Conv") != -1:
             m.weight.data.normal_(0.0, 0.1)
@@ -56,54 +43,29 @@ def weights_init(nn):
             nn.init.normal_(m.weight.data, 1.0, 0.1)
             m.bias.data.fill_(0)
 
-    return init
-
-
-@network(normal(3, 7, 1, 1), normal(3, 3, 16, 16), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
-def dcgan(torch, nn, F):
-    class Generator(nn.Module):
-        def __init__(self, nz=7, ngf=4, nc=3):
-            super().__init__()
-            self.main = nn.Sequential(
-                nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
-                nn.BatchNorm2d(ngf * 2),
-                nn.ReLU(True),
-                nn.ConvTranspose2d(ngf * 2, ngf, 4, 2, 1, bias=False),
-                nn.BatchNorm2d(ngf),
-                nn.ReLU(True),
-                nn.ConvTranspose2d(ngf, nc, 4, 2, 1, bias=False),
-                nn.Tanh(),
-            )
-
-        def forward(self, input):
-            return self.main(input)
-
-    class Discriminator(nn.Module):
-        def __init__(self, nc=3, ndf=4):
-            super().__init__()
-            self.main = nn.Sequential(
-                nn.Conv2d(nc, ndf, 4, 2, 1, bias=False),
-                nn.LeakyReLU(0.2, inplace=True),
-                nn.Conv2d(ndf, ndf * 2, 4, 2, 1, bias=False),
-                nn.BatchNorm2d(ndf * 2),
-                nn.LeakyReLU(0.2, inplace=True),
-                nn.Conv2d(ndf * 2, 1, 4, 1, 0, bias=False),
-            )
-
-        def forward(self, input):
-            return self.main(input).view(-1)
-
-    model = nn.ModuleDict({"G": Generator().apply(weights_init(nn)), "D": Discriminator().apply(weights_init(nn))})
+    generator = nn.Sequential(
+        nn.ConvTranspose2d(7, 8, 4, 1, 0, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(True),
+        nn.ConvTranspose2d(8, 3, 4, 2, 1, bias=False),
+        nn.Tanh(),
+    )
+    discriminator = nn.Sequential(
+        nn.Conv2d(3, 4, 4, 2, 1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.LeakyReLU(0.2, inplace=True),
+        nn.Conv2d(4, 1, 4, 1, 0, bias=False),
+    )
+    model = nn.ModuleDict({"G": generator.apply(weights_init), "D": discriminator.apply(weights_init)})
     criterion = nn.BCEWithLogitsLoss()
 
     def step(model, noise, real):
         netG, netD = model["G"], model["D"]
         label = torch.full((real.size(0),), 1.0, dtype=real.dtype, device=real.device)
-        output = netD(real)
+        output, fake = netD(real).view(-1), netG(noise)
         errD_real = criterion(output, label)
-        fake = netG(noise)
-        errD_fake = criterion(netD(fake.detach()), torch.zeros_like(label))
-        errG = criterion(netD(fake), label)
+        errD_fake = criterion(netD(fake.detach()).view(-1), torch.zeros_like(label))
+        errG = criterion(netD(fake).view(-1), label)
         return errD_real + errD_fake + errG, fake, torch.sigmoid(output), errG
 
     return model, step
@@ -111,15 +73,9 @@ def dcgan(torch, nn, F):
 
 @network(normal(4, 2, 6, 6), normal(4, 2, 6, 6), evenly(4, 1, 1, 1), optimizer="Adam", lr=1e-3, betas=(0.0, 0.9))
 def wgan_gp(torch, nn, F):
-    model = nn.Sequential(
-        nn.Conv2d(2, 4, 3, 2, 1),
-        nn.GroupNorm(4, 4),  # InstanceNorm2d(4, affine=True), whose third derivatives PyTorch gets wrong
-        nn.LeakyReLU(0.2),
-        nn.Flatten(),
-        nn.Linear(36, 8),
-        nn.Softplus(),
-        nn.Linear(8, 1),
-    )
+    # GroupNorm for InstanceNorm2d(4, affine=True), whose third derivatives PyTorch gets wrong
+    first = nn.Conv2d(2, 4, 3, 2, 1), nn.GroupNorm(4, 4), nn.LeakyReLU(0.2)
+    model = nn.Sequential(*first, nn.Flatten(), nn.Linear(36, 8), nn.Softplus(), nn.Linear(8, 1))
 
     def compute_gradient_penalty(D, real_samples, fake_samples, alpha):
         interpolates = (alpha * real_samples + ((1 - alpha) * fake_samples)).requires_grad_(True)
@@ -148,9 +104,7 @@ def mixture_density(torch, nn, F):
         def __init__(self, n_hidden, n_gaussians):
             super().__init__()
             self.z_h = nn.Sequential(nn.Linear(1, n_hidden), nn.Tanh())
-            self.z_pi = nn.Linear(n_hidden, n_gaussians)
-            self.z_sigma = nn.Linear(n_hidden, n_gaussians)
-            self.z_mu = nn.Linear(n_hidden, n_gaussians)
+            self.z_pi, self.z_sigma, self.z_mu = (nn.Linear(n_hidden, n_gaussians) for _ in range(3))
 
         def forward(self, x):
             z_h = self.z_h(x)
@@ -176,8 +130,7 @@ def coupling_flow(torch, nn, F):
             x_a, x_b = x.chunk(2, dim=-1)
             log_s, t = self.net(x_a).chunk(2, dim=-1)
             log_s = torch.tanh(log_s) * self.log_scale.exp()
-            y_b = x_b * torch.exp(log_s) + t
-            return torch.cat([x_a, y_b], dim=-1).flip(-1), log_s.sum(-1)
+            return torch.cat([x_a, x_b * torch.exp(log_s) + t], dim=-1).flip(-1), log_s.sum(-1)
 
         def inverse(self, y):
             y_a, y_b = torch.flip(y, dims=[-1]).chunk(2, dim=-1)
@@ -215,21 +168,13 @@ def pixel_cnn(torch, nn, F):
             self.mask[:, :, kH // 2 + 1 :] = 0
 
         def forward(self, x):  # self.weight.data *= self.mask would be noticed where two calls come before backward
-            return F.conv2d(
-                x, self.weight * self.mask, self.bias, self.stride, self.padding, self.dilation, self.groups
-            )
+            weight = self.weight * self.mask
+            return F.conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
-    model = nn.Sequential(
-        MaskedConv2d("A", 1, 6, 5, 1, 2, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(True),
-        MaskedConv2d("B", 6, 6, 3, 1, 1, bias=False),
-        nn.ReLU(True),
-        nn.Conv2d(6, 4, 1),
-    )
+    first, second = MaskedConv2d("A", 1, 6, 5, 1, 2, bias=False), MaskedConv2d("B", 6, 4, 3, 1, 1)
 
     def step(model, x, target):
         out = model(x)
         return F.cross_entropy(out, target), out
 
-    return model, step
+    return nn.Sequential(first, nn.BatchNorm2d(6), nn.ReLU(True), second), step
