@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from minigrad import Tensor
+
 torch = pytest.importorskip("torch")
 
 __all__ = ["close", "numbers", "torch"]
@@ -10,7 +12,9 @@ __all__ = ["close", "numbers", "torch"]
 
 def numbers(value):
     """The elements of a Tensor of either library, or of an array."""
-    return np.asarray(value.detach() if hasattr(value, "detach") else value)
+    if isinstance(value, torch.Tensor):
+        return value.numpy(force=True)
+    return np.asarray(value.detach() if isinstance(value, Tensor) else value)
 
 
 def close(ours, theirs, precision=1e-7, what=""):
