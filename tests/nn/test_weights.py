@@ -9,7 +9,6 @@ from safetensors.numpy import save_file
 import minigrad
 from minigrad import nn
 
-
 NETWORK = nn.Sequential(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Linear(4, 3, bias=False))
 ARRAYS = {name: np.full(tensor.shape, i, np.float32) for i, (name, tensor) in enumerate(NETWORK.state_dict().items())}
 
