@@ -12,25 +12,17 @@ def grad(torch):
 
 @network(evenly(4, 1, 6, 6), normal(4, 3), optimizer="Adam", lr=1e-3)
 def variational_autoencoder(torch, nn, F):
-    class VAE(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc1, self.fc21, self.fc22 = nn.Linear(36, 20), nn.Linear(20, 3), nn.Linear(20, 3)
-            self.decode = nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 36), nn.Sigmoid())
+    encoder, decoder = nn.Linear(36, 6), nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 36), nn.Sigmoid())
 
-        def forward(self, x, eps):  # eps = torch.randn_like(std)
-            h1 = F.relu(self.fc1(x.view(-1, 36)))
-            mu, logvar = self.fc21(h1), self.fc22(h1)
-            std = torch.exp(0.5 * logvar)
-            return self.decode(mu + eps * std), mu, logvar
-
-    def step(model, data, eps):
-        recon_x, mu, logvar = model(data, eps)
+    def step(model, data, eps):  # eps = torch.randn_like(std)
+        mu, logvar = model["encoder"](data.view(-1, 36)).chunk(2, dim=1)
+        std = torch.exp(0.5 * logvar)
+        recon_x = model["decoder"](mu + eps * std)
         BCE = F.binary_cross_entropy(recon_x, data.view(-1, 36).detach(), reduction="sum")
         KLD = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
         return BCE + KLD, recon_x, mu, logvar
 
-    return VAE(), step
+    return nn.ModuleDict({"encoder": encoder, "decoder": decoder}), step
 
 
 @network(normal(3, 7, 1, 1), normal(3, 3, 8, 8), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
@@ -100,22 +92,15 @@ def wgan_gp(torch, nn, F):
 
 @network(normal(9, 1), normal(9, 1))
 def mixture_density(torch, nn, F):
-    class MDN(nn.Module):
-        def __init__(self, n_hidden, n_gaussians):
-            super().__init__()
-            self.z_h = nn.Sequential(nn.Linear(1, n_hidden), nn.Tanh())
-            self.z_pi, self.z_sigma, self.z_mu = (nn.Linear(n_hidden, n_gaussians) for _ in range(3))
-
-        def forward(self, x):
-            z_h = self.z_h(x)
-            return F.log_softmax(self.z_pi(z_h), -1), F.elu(self.z_sigma(z_h)) + 1 + 1e-6, self.z_mu(z_h)
+    model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 15), nn.Unflatten(1, (3, 5)))
 
     def step(model, x, y):
-        log_pi, sigma, mu = model(x)
+        z_pi, z_sigma, mu = model(x).unbind(1)
+        log_pi, sigma = F.log_softmax(z_pi, -1), F.elu(z_sigma) + 1 + 1e-6
         log_prob = -0.5 * ((y.expand_as(mu) - mu) / sigma) ** 2 - torch.log(sigma) - 0.5 * math.log(2 * math.pi)
         return -torch.logsumexp(log_pi + log_prob, dim=1).mean(), log_prob
 
-    return MDN(8, 5), step
+    return model, step
 
 
 @network(normal(6, 4), optimizer="AdamW", lr=1e-3)

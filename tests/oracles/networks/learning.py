@@ -88,28 +88,19 @@ def physics_informed(torch, nn, F):
 def meta_learning(torch, nn, F):
     """MAML: through a step of gradient descent."""
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            weights = [nn.init.xavier_uniform_(torch.empty(8, 1)), torch.zeros(8)]
-            weights += [nn.init.xavier_uniform_(torch.empty(1, 8)), torch.zeros(1)]
-            self.vars = nn.ParameterList([nn.Parameter(w) for w in weights])
+    def net(x, vars):
+        return F.linear(F.silu(F.linear(x, vars[0], vars[1])), vars[2], vars[3])
 
-        def forward(self, x, vars=None):
-            vars = self.vars if vars is None else vars
-            x = F.silu(F.linear(x, vars[0], vars[1]))
-            return F.linear(x, vars[2], vars[3])
-
-    def step(net, x_spt, y_spt, x_qry, y_qry, update_lr=0.4, update_step=2):
-        fast_weights = None
-        for _ in range(update_step):
-            loss = F.mse_loss(net(x_spt, fast_weights), y_spt)
-            params = list(net.parameters()) if fast_weights is None else fast_weights
-            gradients = grad(torch)(loss, params, create_graph=True)
-            fast_weights = [p - update_lr * g for g, p in zip(gradients, params, strict=True)]
+    def step(model, x_spt, y_spt, x_qry, y_qry, update_lr=0.4):
+        fast_weights = list(model.parameters())
+        for _ in range(2):
+            gradients = grad(torch)(F.mse_loss(net(x_spt, fast_weights), y_spt), fast_weights, create_graph=True)
+            fast_weights = [p - update_lr * g for g, p in zip(gradients, fast_weights, strict=True)]
         return F.mse_loss(net(x_qry, fast_weights), y_qry), *fast_weights
 
-    return Net(), step
+    weights = [nn.init.xavier_uniform_(torch.empty(8, 1)), torch.zeros(8)]
+    weights += [nn.init.xavier_uniform_(torch.empty(1, 8)), torch.zeros(1)]
+    return nn.ParameterList([nn.Parameter(w) for w in weights]), step
 
 
 @network(normal(6, 4), evenly(6, 6), classes(3, 6), lr=0.01, weight_decay=5e-4)
@@ -143,30 +134,24 @@ def capsules(torch, nn, F):
         squared_norm = (input_tensor**2).sum(dim, keepdim=True)
         return squared_norm * input_tensor / ((1.0 + squared_norm) * torch.sqrt(squared_norm))
 
-    class DigitCaps(nn.Module):
-        def __init__(self, num_capsules=3, num_routes=4, in_channels=3, out_channels=5):
-            super().__init__()
-            self.num_routes, self.num_capsules = num_routes, num_capsules
-            self.W = nn.Parameter(torch.randn(1, num_routes, num_capsules, out_channels, in_channels))
-
-        def forward(self, x):
-            x = torch.stack([x] * self.num_capsules, dim=2).unsqueeze(4)
-            u_hat = torch.matmul(torch.cat([self.W] * x.size(0), dim=0), x)
-            b_ij = torch.zeros(1, self.num_routes, self.num_capsules, 1)
-            for _ in range(2):
-                c_ij = torch.cat([F.softmax(b_ij, dim=1)] * x.size(0), dim=0).unsqueeze(4)
-                v_j = squash((c_ij * u_hat).sum(dim=1, keepdim=True), dim=-2)
-                a_ij = torch.matmul(u_hat.transpose(3, 4), torch.cat([v_j] * self.num_routes, dim=1))
-                b_ij = b_ij + a_ij.squeeze(4).mean(dim=0, keepdim=True)
-            return v_j.squeeze(1)
+    def digit_caps(x, W, num_routes=4, num_capsules=3):
+        x = torch.stack([x] * num_capsules, dim=2).unsqueeze(4)
+        u_hat = torch.matmul(torch.cat([W] * x.size(0), dim=0), x)
+        b_ij = torch.zeros(1, num_routes, num_capsules, 1)
+        for _ in range(2):
+            c_ij = torch.cat([F.softmax(b_ij, dim=1)] * x.size(0), dim=0).unsqueeze(4)
+            v_j = squash((c_ij * u_hat).sum(dim=1, keepdim=True), dim=-2)
+            a_ij = torch.matmul(u_hat.transpose(3, 4), torch.cat([v_j] * num_routes, dim=1))
+            b_ij = b_ij + a_ij.squeeze(4).mean(dim=0, keepdim=True)
+        return v_j.squeeze(1)
 
     def step(model, x, labels):
-        v_c = torch.sqrt((model(x) ** 2).sum(dim=2)).squeeze(-1)
+        v_c = torch.sqrt((digit_caps(x, model[0]) ** 2).sum(dim=2)).squeeze(-1)
         left, right = F.relu(0.9 - v_c), F.relu(v_c - 0.1)
         onehot = torch.eye(3).index_select(dim=0, index=labels)
         return (onehot * left**2 + 0.5 * (1.0 - onehot) * right**2).sum(dim=1).mean(), v_c
 
-    return DigitCaps(), step
+    return nn.ParameterList([nn.Parameter(torch.randn(1, 4, 3, 5, 3))]), step
 
 
 @network(normal(3, 5, 2), classes(6, 3), normal(3, 1))
@@ -191,10 +176,8 @@ def neural_ode(torch, nn, F):
         def __init__(self):
             super().__init__()
             self.net = nn.Sequential(nn.Linear(2, 10), nn.Tanh(), nn.Linear(10, 2))
-            for m in self.net.modules():
-                if isinstance(m, nn.Linear):
-                    nn.init.normal_(m.weight, mean=0, std=0.1)
-                    nn.init.constant_(m.bias, val=0)
+            nn.init.normal_(self.net[0].weight, mean=0, std=0.1)
+            nn.init.constant_(self.net[0].bias, val=0)
 
         def forward(self, t, y):
             return self.net(y**3) * torch.cos(t)

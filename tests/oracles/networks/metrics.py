@@ -5,15 +5,10 @@ from . import classes, evenly, network, normal
 
 @network(normal(7, 4), classes(4, 7))
 def focal_loss(torch, nn, F):
-    class FocalLoss(nn.Module):
-        def __init__(self, gamma=2.0, alpha=0.25):
-            super().__init__()
-            self.gamma, self.alpha = gamma, alpha
-
-        def forward(self, inputs, targets):
-            ce = F.cross_entropy(inputs, targets, reduction="none")
-            pt = torch.exp(-ce)
-            return (self.alpha * (1 - pt) ** self.gamma * ce).mean()
+    def focal_loss(inputs, targets, gamma=2.0, alpha=0.25):
+        ce = F.cross_entropy(inputs, targets, reduction="none")
+        pt = torch.exp(-ce)
+        return (alpha * (1 - pt) ** gamma * ce).mean()
 
     def sigmoid_focal_loss(inputs, targets, gamma=2):
         p = torch.sigmoid(inputs)
@@ -23,7 +18,7 @@ def focal_loss(torch, nn, F):
 
     def step(model, x, y):
         scores = model(x)
-        return FocalLoss()(scores, y) + sigmoid_focal_loss(scores, F.one_hot(y, 4).to(scores.dtype)), scores
+        return focal_loss(scores, y) + sigmoid_focal_loss(scores, F.one_hot(y, 4).to(scores.dtype)), scores
 
     return nn.Linear(4, 4), step
 
@@ -89,18 +84,11 @@ def accuracies(torch, nn, F):
 @network(evenly(4, 3, 4), evenly(4, 3))
 def ranking(torch, nn, F):
     """Attention pooling, margins between scores, and standard scores."""
-
-    class Scorer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.query = nn.Parameter(torch.ones(4) / 4)
-            self.temperature = nn.Parameter(torch.tensor(0.5))
-
-        def forward(self, x):
-            return torch.matmul(x, self.query) / self.temperature.clamp(min=0.1)
+    model = nn.ParameterList([nn.Parameter(torch.ones(4) / 4), nn.Parameter(torch.tensor(0.5))])
 
     def step(model, x, relevance):
-        scores = model(x)
+        query, temperature = model
+        scores = torch.matmul(x, query) / temperature.clamp(min=0.1)
         pooled = torch.sum(torch.softmax(scores, dim=1).unsqueeze(-1) * x, dim=1)
         standard = (scores - scores.mean(dim=1, keepdim=True)) / (scores.std(dim=1, keepdim=True) + 1e-5)
         margins = (scores.unsqueeze(2) - scores.unsqueeze(1))[:, *torch.triu(torch.ones(3, 3), 1).nonzero().unbind(1)]
@@ -108,4 +96,4 @@ def ranking(torch, nn, F):
         listwise = -(F.softmax(relevance, dim=1) * F.log_softmax(scores, dim=1)).sum(1).mean()
         return listwise + F.relu(1 - margins).mean() + standard.var() + pooled.prod(1).sum(), log_likelihood
 
-    return Scorer(), step
+    return model, step

@@ -5,24 +5,16 @@ from . import classes, network, normal
 
 @network(normal(3, 5, 4), classes(2, 3))
 def recurrent(torch, nn, F):
-    class RNN(nn.Module):
-        def __init__(self, input_size, hidden_size, output_size):
-            super().__init__()
-            self.i2h = nn.Linear(input_size + hidden_size, hidden_size)
-            self.i2o = nn.Linear(input_size + hidden_size, output_size)
-            self.softmax = nn.LogSoftmax(dim=1)
-
-        def forward(self, input, hidden):
-            combined = torch.cat((input, hidden), 1)
-            return self.softmax(self.i2o(combined)), torch.tanh(self.i2h(combined))
+    model = nn.ModuleDict({"i2h": nn.Linear(10, 6), "i2o": nn.Sequential(nn.Linear(10, 2), nn.LogSoftmax(dim=1))})
 
     def step(model, line, category):
         hidden = torch.zeros(line.size(0), 6)
         for i in range(line.size(1)):
-            output, hidden = model(line[:, i], hidden)
+            combined = torch.cat((line[:, i], hidden), 1)
+            output, hidden = model["i2o"](combined), torch.tanh(model["i2h"](combined))
         return nn.NLLLoss()(output, category), output, hidden
 
-    return RNN(4, 6, 2), step
+    return model, step
 
 
 @network(normal(5, 2, 3), normal(2, 2), optimizer="Adagrad", lr=1e-2, eps=1e-6)
@@ -55,26 +47,20 @@ def lstm(torch, nn, F):
 
 @network(classes(11, 6), classes(11, 6), classes(11, 6, 4))
 def word2vec(torch, nn, F):
-    class SkipGramNeg(nn.Module):
-        def __init__(self, n_vocab, n_embed):
-            super().__init__()
-            self.in_embed = nn.Embedding(n_vocab, n_embed)
-            self.out_embed = nn.Embedding(n_vocab, n_embed)
-            nn.init.uniform_(self.in_embed.weight, -1, 1)
-
-        def forward(self, center, context, negatives):
-            v, u = self.in_embed(center), self.out_embed(context)
-            pos = F.logsigmoid(torch.sum(v * u, dim=1))
-            neg_score = torch.bmm(self.out_embed(negatives), v.unsqueeze(2)).squeeze(2)
-            neg = F.logsigmoid(-neg_score).sum(1)
-            return -(pos + neg).mean()
+    """Skip-grams with negative samples."""
+    model = nn.ModuleList([nn.Embedding(11, 5), nn.Embedding(11, 5)])
+    nn.init.uniform_(model[0].weight, -1, 1)
 
     def step(model, center, context, negatives):
-        embeds = model.in_embed.weight.detach()
+        in_embed, out_embed = model
+        v, u = in_embed(center), out_embed(context)
+        pos = F.logsigmoid(torch.sum(v * u, dim=1))
+        neg = F.logsigmoid(-torch.bmm(out_embed(negatives), v.unsqueeze(2)).squeeze(2)).sum(1)
+        embeds = in_embed.weight.detach()
         norm = embeds / embeds.norm(dim=1, keepdim=True)
-        return model(center, context, negatives), *torch.mm(norm, norm.t()).topk(3, dim=1)
+        return -(pos + neg).mean(), *torch.mm(norm, norm.t()).topk(3, dim=1)
 
-    return SkipGramNeg(11, 5), step
+    return model, step
 
 
 @network(classes(9, 3, 7), classes(2, 3))
