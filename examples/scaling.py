@@ -10,9 +10,6 @@ import argparse
 import math
 from typing import NamedTuple
 
-import numpy as np
-
-from minigrad import Tensor, memory_statistics, models, nn
 from minigrad.parallel.buckets import bucket_bounds
 
 MICROSECOND, MEGABYTE = 1e-6, 1_000_000
@@ -53,19 +50,6 @@ def assembled(name, layers, batch, seconds):
     share = total / (total + sum(layer.macs for layer in layers)) if total else 2 / 3
     kept, moving = sum(layer.kept for layer in layers), 2 * max(layer.output for layer in layers)
     return Network(name, sizes, ready, share, kept, moving, batch, seconds)
-
-
-def own(name, shape, batch, seconds):
-    """A Network of minigrad.models: layers from a dry run; what a training step keeps, from the pool of memory."""
-    model = models.build(name, shape, 10)
-    rows = nn.summary(model, (1, *shape)).rows
-    layers = [Layer((row.parameters,) if row.parameters else (), row.macs, 0, row.nbytes) for row in rows]
-    images = Tensor(np.zeros((64, *shape), np.float32))
-    loss = nn.functional.cross_entropy(model(images), Tensor(np.zeros(64, np.int64)))
-    held = memory_statistics()["used_bytes"]
-    del loss  # and the tape with all that it keeps
-    kept = (held - memory_statistics()["used_bytes"] + images.array.nbytes) / 64
-    return assembled(name, layers, batch, seconds)._replace(kept=kept)
 
 
 def convolution(inputs, outputs, taps, size, stride=1, bias=False):
@@ -116,8 +100,6 @@ def vgg_16():
 
 
 NETWORKS = {  # the steps are assumed
-    "keras-cnn": lambda: own("keras-cnn", (1, 28, 28), 64, 0.001),
-    "resnet": lambda: own("resnet", (3, 32, 32), 128, 0.02),
     "resnet-50": lambda: assembled("resnet-50", resnet_50(), 64, 0.09),
     "vgg-16": lambda: assembled("vgg-16", vgg_16(), 64, 0.12),
 }
@@ -222,7 +204,7 @@ def predicted(network, gpus, fabric, plan):
 
 BUFFERS = 4 * (524_288 + 4_915_200 + 4_194_304)  # of NCCL for a channel: LL, LL128 and Simple of four connections
 CONTEXT = 500_000_000  # bytes of driver, libraries and kernels, about
-SPARE = 2  # a pool rounds up, and kernels want workspace; a test holds whole steps on the CPU to it
+SPARE = 2  # a pool rounds up, and kernels want workspace
 
 
 def memory(network, gpus, fabric, plan, gigabytes):
