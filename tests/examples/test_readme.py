@@ -1,10 +1,11 @@
 """What README and pages say is so: code runs, commands exist, figures are those of results files, links lead there."""
 
 import importlib.util
-import os
 import re
+import runpy
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -27,23 +28,29 @@ def of(page):
     return blocks("python", (DOCS / f"{page}.md").read_text())
 
 
-def run(*words, **options):
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 # ---- code ------------------------------------------------------------------------------------------------------------
 
 CODE = [*blocks("python"), *sum(map(of, ("cpu", "determinism", "gpu", "parallel", "profile")), [])]
 CODE += blocks("python", (EXAMPLES / "README.md").read_text())
 
 
+@pytest.fixture
+def ran(tmp_path, monkeypatch, capsys):
+    """Runs code in a folder of its own, for the files that some writes; any warning is an error. Returns its output."""
+
+    def run(code):
+        monkeypatch.chdir(tmp_path)
+        Path("page.py").write_text(code)  # a file, so that faults can show the source
+        with warnings.catch_warnings(action="error"):
+            runpy.run_path("page.py", run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
 @pytest.mark.parametrize("code", CODE, ids=lambda code: max(code.splitlines(), key=len)[:40])
-def test_code_runs(code, tmp_path):
-    """In a folder of its own, for the files that some write."""
-    paths = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    said = run("-W", "error", "-c", code, cwd=tmp_path, env=paths)
+def test_code_runs(code, ran):
+    said = ran(code)
     if "epoch in range(3)" in code and "digits()" in code:
         losses = [float(loss) for loss in re.findall(r"epoch \d: loss (\S+)", said)]
         assert len(losses) == 3 and losses[2] < losses[0]
@@ -53,9 +60,8 @@ def test_code_runs(code, tmp_path):
 
 @pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
 @pytest.mark.parametrize("code", of("gpu-kernels"), ids=lambda code: code.splitlines()[1])
-def test_code_of_the_page_about_kernels_runs(code, tmp_path):
-    (tmp_path / "page.py").write_text(code)  # a file, so that faults can show the source
-    said = run("-W", "error", tmp_path / "page.py")
+def test_code_of_the_page_about_kernels_runs(code, ran):
+    said = ran(code)
     if "mistake" in code:
         assert "page.py:9: out[i] = factor * x[i]" in said
     if "rung" in code:
@@ -92,7 +98,9 @@ def test_two_commands_do_all_the_set_up():
 
 
 def test_figures_are_those_of_the_results_files():
-    run(REPOSITORY / "tests" / "benchmarks" / "readme.py", "--check")
+    command = [sys.executable, str(REPOSITORY / "tests" / "benchmarks" / "readme.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 # ---- links -----------------------------------------------------------------------------------------------------------
