@@ -29,7 +29,7 @@ ROWS = [  # the first of a name is fast
     layer("Identity", 1, any=3),
     layer("Flatten"),
     layer("Unflatten", 1, (2, 3)),
-    *(layer(name) for name in "ReLU LeakyReLU ELU Hardtanh ReLU6 LogSigmoid GELU SiLU Softplus Sigmoid Tanh".split()),
+    *(layer(name) for name in "ReLU LeakyReLU ELU Hardtanh ReLU6 LogSigmoid SiLU Sigmoid Tanh".split()),
     layer("GELU", "tanh"),
     layer("Softplus", 2.0, 1.5),
     layer("Softmax", 1),
@@ -70,7 +70,7 @@ ROWS = [  # the first of a name is fast
     layer("MultiheadAttention", 8, 4, bias=False, batch_first=True, of=(WORDS, real(5, 4, 8), real(5, 4, 8))),
     layer("TransformerEncoderLayer", 8, 2, 16, 0.0, of=WORDS),
     layer("TransformerEncoderLayer", 8, 2, 16, 0.0, "gelu", 1e-3, True, True, False, of=WORDS),
-    *(loss(name) for name in ("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss")),
+    *(loss(name) for name in ("MSELoss", "L1Loss")),
     loss("SmoothL1Loss", beta=0.4, reduction="none"),
     loss("HuberLoss", delta=0.4),
     loss("BCELoss", weight=WEIGHT, of=(SHARES, SHARES)),
@@ -108,18 +108,15 @@ def pair_of_layers(name, args, kwargs):
     return ours, theirs
 
 
-def called(layer, inputs, grad, weights):
+def called(layer, inputs, grad, make):
     """{what: numbers} of a call: results, and the gradients of inputs and parameters by weights of the first result."""
-    out = layer(*inputs)
-    out, *attention = out if isinstance(out, tuple) else (out,)
+    results = layer(*inputs)
+    results = results if isinstance(results, tuple) else (results,)
     leaves = {f"input {i}": x for i, x in enumerate(inputs)} | dict(layer.named_parameters())
     leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}
-    gradients = zip(leaves, grad(out, list(leaves.values()), weights(out.shape)), strict=True)
-    return {"output": out, "attention": attention, **{f"gradient of {name}": g for name, g in gradients}}
-
-
-def weights(make):
-    return lambda shape: make(np.random.default_rng(1).standard_normal(tuple(shape)))
+    weights = make(np.random.default_rng(1).standard_normal(tuple(results[0].shape)))
+    gradients = zip(leaves, grad(results[0], list(leaves.values()), weights), strict=True)
+    return {f"result {i}": x for i, x in enumerate(results)} | {f"gradient of {name}": g for name, g in gradients}
 
 
 # PyTorch shows numbers of AvgPool1d as tuples, and names a class of its own for out_proj.
@@ -137,12 +134,11 @@ def test_layer(name, args, kwargs, inputs):
         ours.train(seed < 2), theirs.train(seed < 2)
         mine, _ = Sample(inputs).draw(Tensor, seed=seed)
         its, _ = Sample(inputs).draw(lambda array, wants: torch.tensor(array, requires_grad=wants), seed=seed)
-        found = called(ours, mine, grad, weights(Tensor))
-        wanted = called(theirs, its, torch.autograd.grad, weights(torch.tensor))
+        found = called(ours, mine, grad, Tensor)
+        wanted = called(theirs, its, torch.autograd.grad, torch.tensor)
         assert list(found) == list(wanted)
         for what, one in wanted.items():
-            for a, b in zip(found[what], one, strict=True) if what == "attention" else [(found[what], one)]:
-                close(a, b, what=what)
+            close(found[what], one, what=what)
     state, wanted = ours.state_dict(), theirs.state_dict()
     assert list(state) == list(wanted)
     for key, value in wanted.items():
