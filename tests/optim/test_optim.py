@@ -180,14 +180,13 @@ def test_state_of_adam_in_adamw():
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 3), (4, 7), (7, 4), (16, 2)])
 def test_singular_values_come_near_one(shape):
+    """By the iteration of PyTorch's: tests/oracles/test_optim_torch.py."""
     matrix = np.random.default_rng(0).standard_normal(shape)
-    x = matrix / np.linalg.norm(matrix)
-    for _ in range(5):  # the definition, without transposing
-        x = 3.4445 * x - 4.775 * x @ x.T @ x + 2.0315 * x @ x.T @ x @ x.T @ x
     found = orthogonalized(Tensor(matrix)).numpy()
-    np.testing.assert_allclose(found, x, rtol=1e-9, atol=1e-12)
-    sizes = np.linalg.svd(found, compute_uv=False)
-    assert (0.6 < sizes).all() and (sizes < 1.25).all()
+    u, _, v = np.linalg.svd(matrix, full_matrices=False)
+    sizes = u.T @ found @ v.T  # the same vectors, other values
+    np.testing.assert_allclose(sizes, np.diag(np.diag(sizes)), atol=1e-9)
+    assert (0.6 < np.diag(sizes)).all() and (np.diag(sizes) < 1.25).all()
     assert not orthogonalized(Tensor(np.zeros(shape))).numpy().any()
 
 
@@ -205,13 +204,12 @@ def test_steps_in_16_bits_are_those_of_float32_rounded(half):
     close(params, others, 2e-2)
 
 
-@pytest.mark.deep
 def test_a_graph_repeats_steps_of_muon():
     """Rates are heard by each replay; where another option changes, the graph is made anew."""
 
     def trained(wrap):
         w = nn.Parameter(np.ones((2, 3), np.float32)).to("cuda").detach().requires_grad_()
-        optimizer, found = optim.Muon([w], lr=0.5), []
+        optimizer, found = optim.Muon([w], lr=0.5, ns_steps=1), []
 
         @wrap
         def step(x):
@@ -220,7 +218,7 @@ def test_a_graph_repeats_steps_of_muon():
             optimizer.step()
             return w.sum()
 
-        for count in range(5):
+        for count in range(4):
             optimizer.param_groups[0]["lr"] *= 0.9
             optimizer.param_groups[0]["momentum"] = 0.95 if count < 3 else 0.5
             found.append(step(Tensor(np.full((2, 3), float(count), np.float32)).to("cuda")).item())

@@ -40,6 +40,7 @@ def gradients(params):
 
 MORE = {
     **EVERY,
+    "Muon": lambda params: optim.Muon(params[:2], lr=0.05, ns_steps=1),
     "SGD damped": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.5, maximize=True),
     "Adam decoupled": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1, decoupled_weight_decay=True),
     "RMSprop plain": lambda params: optim.RMSprop(params, weight_decay=0.1, maximize=True),
@@ -47,9 +48,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize(
-    "make", [pytest.param(make, id=name, marks=[pytest.mark.deep] * (name == "Muon")) for name, make in MORE.items()]
-)
+@pytest.mark.parametrize("make", MORE.values(), ids=MORE)
 def test_steps_under_a_schedule(make):
     """Three steps; then the device's state goes on there, on the CPU, and in other memory of the device."""
     params, others = parameters(place=DEVICE), parameters()
