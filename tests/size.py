@@ -19,15 +19,8 @@ LIMIT = 26_400
 LIBRARY = ("minigrad", "kernels")
 COUNTED = (*LIBRARY, "tests", "examples")
 ROOT = Path(__file__).resolve().parents[1]
-FREE = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENCODING,
-    tokenize.ENDMARKER,
-}
+KINDS = "COMMENT NL NEWLINE INDENT DEDENT ENCODING ENDMARKER".split()  # of tokens that are no code
+FREE = {getattr(tokenize, kind) for kind in KINDS}
 
 
 def code_lines(source):
@@ -72,21 +65,20 @@ def at(revision):
         return [(name, members.extractfile(name).read().decode("utf-8")) for name in names]
 
 
-def total(sizes, roots):
-    return sum(size for folder, size in sizes.items() if folder.split("/")[0] in roots)
+def row(name, now, before, chosen):
+    """A line of the table: the sum of the chosen folders now, and what it is more than before."""
+    now, before = (None if sizes is None else sum(map(sizes.get, sizes.keys() & chosen)) for sizes in (now, before))
+    return f"{name:<42} {now:>7,}" + ("" if before is None else f" {now - before:>+8,}")
 
 
 def rows(now, before):
     """The lines of the table: folders in order, each part's sum behind its folders."""
+    folders = sorted({*now, *(before or ())})
     for part in COUNTED:
-        for folder in sorted({f for f in (*now, *(before or ())) if f.split("/")[0] == part}):
-            yield row(f"  {folder}", now.get(folder, 0), before and before.get(folder, 0))
-        yield row(part, total(now, [part]), before and total(before, [part]))
-    yield row("library", total(now, LIBRARY), before and total(before, LIBRARY))
-
-
-def row(name, size, before):
-    return f"{name:<42} {size:>7,}" + ("" if before is None else f" {size - before:>+8,}")
+        within = [folder for folder in folders if folder.split("/")[0] == part]
+        yield from (row(f"  {folder}", now, before, {folder}) for folder in within)
+        yield row(part, now, before, {*within})
+    yield row("library", now, before, {folder for folder in folders if folder.split("/")[0] in LIBRARY})
 
 
 def main(arguments=None):
@@ -94,9 +86,8 @@ def main(arguments=None):
     parser.add_argument("--since", metavar="REV", help="also print the difference to this commit")
     options = parser.parse_args(arguments)
     now = table(here())
-    before = table(at(options.since)) if options.since else None
-    print("\n".join(rows(now, before)))
-    size = total(now, LIBRARY)
+    print("\n".join(rows(now, table(at(options.since)) if options.since else None)))
+    size = sum(lines for folder, lines in now.items() if folder.split("/")[0] in LIBRARY)
     print(f"{size:,} code lines in minigrad and kernels, limit {LIMIT:,}: {LIMIT - size:+,} left")
     return 1 if size > LIMIT else 0
 

@@ -8,7 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +16,10 @@ import pytest
 
 import minigrad
 import minigrad_kernels
-from minigrad import Tensor, ops
+from minigrad import Tensor, models, nn, ops, optim
 from minigrad.core.primitive import Primitive
 from minigrad.ops import methods
-from tests import typing_face
+from tests import size, typing_face
 from tests.kernels.cases import all_cases
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -112,17 +112,12 @@ def heads(text):
     return re.findall(rf"^ *({'|'.join(HEADS)})(?=  )", text or "", re.MULTILINE)
 
 
-def home(op):
-    """The module whose head speaks for an op."""
-    return sys.modules[inspect.unwrap(op).__module__]
-
-
 def test_ops_state_their_mathematics():
     """Math, Grads and Shapes themselves, the other heads themselves or by the head of their file; in one order."""
     wrong = []
     for name in ops.__all__:
         op = getattr(ops, name)
-        own, shared = heads(op.__doc__), heads(home(op).__doc__)
+        own, shared = heads(op.__doc__), heads(sys.modules[inspect.unwrap(op).__module__].__doc__)
         wrong += [(name, head) for head in HEADS[:3] if head not in own]
         wrong += [(name, head) for head in HEADS[3:] if head not in own + shared]
         if own != sorted(own, key=HEADS.index) or not op.__doc__.strip().splitlines()[0].endswith("."):
@@ -168,85 +163,55 @@ def test_the_face_for_type_checkers_is_that_of_the_methods():
 # ---- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def module(family, part):
-    return importlib.import_module(f"minigrad_kernels.{family}.{part}" if part else f"minigrad_kernels.{family}")
-
-
 HELPERS = {"adaptive_windows", "average_windows", "check_windows", "output_shape", "position_type", "workspace"}
 
 
 def launchers(family):
     """The functions of a family that compute something, by name."""
-    face = module(family, "")
+    face = importlib.import_module(f"minigrad_kernels.{family}")
     return {name: getattr(face, name) for name in face.__all__ if inspect.isfunction(getattr(face, name))}
 
 
-# What a reference must be told because it is given no output array.
-SIZES = {"dtype", "kernel", "num_groups", "out_size", "size", "x_size"}
-
-
-def singular(names):
-    """Launchers of the optimizer take lists, its references one array."""
-    return [name.removesuffix("s") for name in names]
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_launchers_and_references_agree(family):
-    """The arguments of a launcher are those of its reference, then the outputs and the workspace."""
-    reference = module(family, "reference")
-    for name, launcher in launchers(family).items():
-        if name in HELPERS:
-            continue
-        defined = getattr(reference, name, None) or getattr(reference, name.removesuffix("s"))
-        names = [n for n in inspect.signature(defined).parameters if n not in {"xp", *SIZES}]
-        launched = list(inspect.signature(launcher).parameters)
-        if launched[-1] == names[-1]:  # what may be added, behind the workspace
-            names.pop()
-        if family == "optimizer":
-            names, launched = singular(names), singular(launched)
-        assert launched[: len(names)] == names, f"{family}.{name}"
-
-
-@pytest.mark.parametrize("family", [family for family in FAMILIES if find_spec(f"minigrad_kernels.{family}.cuda")])
-def test_kernels_of_all_devices_take_the_same_arguments(family):
-    """A cuda.py may have some of the functions of cpu.py, and may let one ask for a rung."""
-    cpu, cuda = module(family, "cpu"), module(family, "cuda")
-    there = launchers(family).keys() & vars(cuda).keys()
-    for name in there & vars(cpu).keys():
-        names, others = (list(inspect.signature(getattr(part, name)).parameters) for part in (cpu, cuda))
-        assert [other for other in others if other != "rung"] == names, f"{family}.{name}"
-    assert there
-
-
-def test_launchers_have_cases_and_take_16_bits():
+def test_launchers_have_a_reference_have_cases_and_take_16_bits():
     covered = {(case.family, case.function) for case in all_cases()}
     text = (REPOSITORY / "tests" / "kernels" / "test_optimizer.py").read_text()  # whose launchers take lists
     for family in FAMILIES:
+        reference = importlib.import_module(f"minigrad_kernels.{family}.reference")
         for name, launcher in launchers(family).items():
             if name not in HELPERS:
+                assert hasattr(reference, name) or hasattr(reference, name.removesuffix("s")), f"{family}.{name}"
                 tested = re.search(rf"\b{name}\b", text) if family == "optimizer" else (family, name) in covered
                 assert tested, f"{family}.{name} has no case"
                 assert any(array.dtype == "float" for _, _, array in launcher.contract.arrays), f"{family}.{name}"
 
 
-FORBIDDEN = "matmul dot tensordot einsum inner vdot convolve correlate"
-
-
 def test_a_training_step_calls_no_product_of_numpy(monkeypatch):
     """All products of a step are ours."""
-    from minigrad import nn, optim
-
-    def refuse(*args, **kwargs):
-        raise AssertionError("a product of NumPy was called")
-
-    model = nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4 * 9, 10)
-    )
+    model = models.build("lenet", (1, 28, 28))
     optimizer = optim.Adam(model.parameters())
-    x, y = minigrad.randn(8, 1, 8, 8), Tensor(np.arange(8) % 10)
-    for name in FORBIDDEN.split():
-        monkeypatch.setattr(np, name, refuse)
+    x, y = minigrad.randn(8, 1, 28, 28), Tensor(np.arange(8) % 10)
+    for name in "matmul dot tensordot einsum inner vdot convolve correlate".split():
+        monkeypatch.setattr(np, name, lambda *_, **__: pytest.fail("a product of NumPy was called"))
     loss = nn.functional.cross_entropy(model(x), y)
     loss.backward()
     optimizer.step()
     assert np.isfinite(loss.item())
+
+
+# ---- packaging, and what counts as a code line -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cuda", [12, 13])
+def test_cupy_brings_the_headers_of_cuda_for_its_own_kernels(cuda):
+    """With a driver alone, CuPy's first sum of two arrays would end in "Failed to find CUDA headers"."""
+    extras = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for begins in (f"cupy-cuda{cuda}x[ctk]>=14", f"nvidia-nccl-cu{cuda}>="):
+        assert any(wanted.startswith(begins) for wanted in extras[f"cuda{cuda}"])
+
+
+def test_code_lines():
+    """Neither docstrings nor comments nor empty lines; strings and brackets over several lines count each of them."""
+    text = '"""A docstring."""\n\nimport os  # 1\n\n# a comment\nNAMES = [\n    "one",\n\n    "two",\n]\n'
+    assert size.code_lines(text) == 5 and size.code_lines('TEXT = """a string\nof two lines"""\n') == 2
+    files = [("minigrad/__init__.py", "a = 1\n"), ("minigrad/ops/conv/a.py", "a = 1\nb = 2\n")]
+    assert size.table(files) == {"minigrad": 1, "minigrad/ops": 2}

@@ -96,15 +96,6 @@ class ModuleList(_Row):
     def __init__(self, modules=None):
         self.extend([] if modules is None else modules)
 
-    def __repr__(self):
-        texts = [repr(module) for module in self]
-        starts = [i for i, text in enumerate(texts) if not i or text != texts[i - 1]]
-        lines = []
-        for start, end in zip(starts, [*starts, len(texts)][1:], strict=True):
-            head = f"({start}): " if end - start == 1 else f"({start}-{end - 1}): {end - start} x "
-            lines.append((head + texts[start]).replace("\n", "\n  "))
-        return f"{type(self).__name__}(\n  " + "\n  ".join(lines) + "\n)" if lines else f"{type(self).__name__}()"
-
 
 class ModuleDict(Module, MutableMapping):
     """Layers under names, in the order in which they came; what to do with them says the forward of the owner.

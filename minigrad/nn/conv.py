@@ -92,28 +92,24 @@ class _Conv(_Convolution):
         return [width for total in reversed(totals) for width in (total // 2, total - total // 2)]
 
 
-class Conv1d(_Conv, op=F.conv1d):
+class Conv1d(_Conv, op=F.conv1d, dims=1):
     """One-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P).
 
     Shapes  (N, in_channels, L) -> (N, out_channels, I), see conv1d; N may be absent
     """
 
-    dims = 1
 
-
-class Conv2d(_Conv, op=F.conv2d):
+class Conv2d(_Conv, op=F.conv2d, dims=2):
     """Two-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P, Q).
 
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv2d; N may be absent
     """
 
-    dims = 2
-
 
 # ---- transposes ------------------------------------------------------------------------------------------------------
 
 
-class _ConvTranspose(_Convolution):
+class _ConvTranspose(_Convolution, transposed=True):
     """ConvTranspose1d and ConvTranspose2d."""
 
     padding: Sizes = 0
@@ -125,27 +121,21 @@ class _ConvTranspose(_Convolution):
     device: InitVar[object] = None
     dtype: InitVar[object] = None
 
-    transposed = True
-
     def _check_padding(self):
         self._check_each(0, "padding", "output_padding")
 
 
-class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d):
+class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d, dims=1):
     """The adjoint of Conv1d: longer sequences of shorter ones; weight (in_channels, out_channels / groups, P).
 
     output_padding  elements that are added at the end of the output, where several sizes would do
     Shapes  (N, in_channels, L) -> (N, out_channels, I), see conv_transpose1d; N may be absent
     """
 
-    dims = 1
 
-
-class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d):
+class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d, dims=2):
     """The adjoint of Conv2d: larger images of smaller ones; weight (in_channels, out_channels / groups, P, Q).
 
     output_padding  rows and columns that are added below and to the right, where several sizes would do
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv_transpose2d; N may be absent
     """
-
-    dims = 2

@@ -34,13 +34,16 @@ class Layer(Module):
 
     op          is called with the inputs, then with those attributes of the layer that are arguments of it
     unnamed     so many options are shown by their values alone
+    A subclass states these, and what its own base wants to know, as in class Conv1d(_Conv, op=F.conv1d, dims=1).
     """
 
     op = None
     takes: tuple = ()
     unnamed = 0
 
-    def __init_subclass__(cls, op=None):
+    def __init_subclass__(cls, op=None, **facts):
+        for name, value in facts.items():
+            setattr(cls, name, value)
         if "__init__" in vars(cls):  # which says itself how a layer of this class is made
             return
         dataclass(eq=False, repr=False)(cls)

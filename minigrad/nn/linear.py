@@ -57,7 +57,7 @@ class Linear(Affine, op=F.linear):
         self.make_parameters((self.out_features, self.in_features), self.out_features, bias, device, dtype)
 
 
-class Embedding(Layer, op=F.embedding):
+class Embedding(Layer, op=F.embedding, unnamed=2):
     """A vector for each integer below num_embeddings, a row of weight (num_embeddings, embedding_dim).
 
     padding_idx     a number whose vector is 0 at the start and gets no gradient
@@ -71,8 +71,6 @@ class Embedding(Layer, op=F.embedding):
     _: KW_ONLY
     device: InitVar[object] = None
     dtype: InitVar[object] = None
-
-    unnamed = 2
 
     def __post_init__(self, device, dtype):
         super().__post_init__()

@@ -39,10 +39,8 @@ Eps = Annotated[float, partial(number_of, least=0)]
 Momentum = Annotated[float | None, _momentum]
 
 
-class _Norm(Layer):
+class _Norm(Layer, unnamed=1):
     """Keeps weight and bias."""
-
-    unnamed = 1
 
     def _make_parameters(self, shape, affine, bias, device, dtype):
         layer = type(self).__name__
@@ -123,22 +121,18 @@ class _BatchNorm(_Channels):
         return out
 
 
-class BatchNorm1d(_BatchNorm):
+class BatchNorm1d(_BatchNorm, ranks=(2, 3), shape="(N, C) or (N, C, L)"):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise.
 
     Shapes  (N, num_features) or (N, num_features, L), out alike
     """
 
-    ranks, shape = (2, 3), "(N, C) or (N, C, L)"
 
-
-class BatchNorm2d(_BatchNorm):
+class BatchNorm2d(_BatchNorm, ranks=(4,), shape="(N, C, H, W)"):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise.
 
     Shapes  (N, num_features, H, W), out alike
     """
-
-    ranks, shape = (4,), "(N, C, H, W)"
 
 
 # ---- over parts of each element of the batch -------------------------------------------------------------------------
@@ -162,22 +156,18 @@ class _InstanceNorm(_Channels):
         return F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
 
 
-class InstanceNorm1d(_InstanceNorm):
+class InstanceNorm1d(_InstanceNorm, ranks=(2, 3), shape="(N, C, L) or (C, L)"):
     """Each channel of each element of the batch to mean 0 and variance 1.
 
     Shapes  (N, num_features, L) or (num_features, L), out alike
     """
 
-    ranks, shape = (2, 3), "(N, C, L) or (C, L)"
 
-
-class InstanceNorm2d(_InstanceNorm):
+class InstanceNorm2d(_InstanceNorm, ranks=(3, 4), shape="(N, C, H, W) or (C, H, W)"):
     """Each channel of each element of the batch to mean 0 and variance 1.
 
     Shapes  (N, num_features, H, W) or (num_features, H, W), out alike
     """
-
-    ranks, shape = (3, 4), "(N, C, H, W) or (C, H, W)"
 
 
 class LayerNorm(_Norm, op=F.layer_norm):
@@ -200,7 +190,7 @@ class LayerNorm(_Norm, op=F.layer_norm):
         self._make_parameters(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
 
 
-class GroupNorm(_Norm, op=F.group_norm):
+class GroupNorm(_Norm, op=F.group_norm, unnamed=2):
     """The channels of each element of the batch, in num_groups groups, to mean 0 and variance 1.
 
     affine  then scale by weight and, if bias, shift by bias, both (num_channels,)
@@ -214,8 +204,6 @@ class GroupNorm(_Norm, op=F.group_norm):
     bias: InitVar[bool] = field(default=True, kw_only=True)
     device: InitVar[object] = None
     dtype: InitVar[object] = None
-
-    unnamed = 2
 
     def __post_init__(self, bias, device, dtype):
         super().__post_init__()

@@ -79,12 +79,10 @@ class Upsample(Layer, op=F.interpolate):
 # ---- padding ---------------------------------------------------------------------------------------------------------
 
 
-class _Pad(Layer):
+class _Pad(Layer, unnamed=1):
     """Keeps a width for each side."""
 
     padding: Sizes
-
-    unnamed = 1
 
     def __post_init__(self):
         super().__post_init__()
@@ -94,63 +92,45 @@ class _Pad(Layer):
         return F.pad(input, self.padding, self.mode, getattr(self, "value", None))
 
 
-class ReflectionPad1d(_Pad):
+class ReflectionPad1d(_Pad, dims=1, mode="reflect"):
     """The input mirrored in its first and last elements."""
 
-    dims, mode = 1, "reflect"
 
-
-class ReflectionPad2d(_Pad):
+class ReflectionPad2d(_Pad, dims=2, mode="reflect"):
     """The image mirrored in its outermost rows and columns."""
 
-    dims, mode = 2, "reflect"
 
-
-class ReplicationPad1d(_Pad):
+class ReplicationPad1d(_Pad, dims=1, mode="replicate"):
     """The first and last elements repeated."""
 
-    dims, mode = 1, "replicate"
 
-
-class ReplicationPad2d(_Pad):
+class ReplicationPad2d(_Pad, dims=2, mode="replicate"):
     """The outermost rows and columns repeated."""
 
-    dims, mode = 2, "replicate"
 
-
-class CircularPad1d(_Pad):
+class CircularPad1d(_Pad, dims=1, mode="circular"):
     """The input continued by itself, as if its ends met."""
 
-    dims, mode = 1, "circular"
 
-
-class CircularPad2d(_Pad):
+class CircularPad2d(_Pad, dims=2, mode="circular"):
     """The image continued by itself, as if opposite edges met."""
 
-    dims, mode = 2, "circular"
 
-
-class ZeroPad1d(_Pad):
+class ZeroPad1d(_Pad, dims=1, mode="constant"):
     """Zeros before and after the input."""
 
-    dims, mode = 1, "constant"
 
-
-class ZeroPad2d(_Pad):
+class ZeroPad2d(_Pad, dims=2, mode="constant"):
     """Zeros around the image."""
 
-    dims, mode = 2, "constant"
 
-
-class ConstantPad1d(ZeroPad1d):
+class ConstantPad1d(ZeroPad1d, unnamed=0):
     """One value before and after the input."""
 
     value: float
-    unnamed = 0
 
 
-class ConstantPad2d(ZeroPad2d):
+class ConstantPad2d(ZeroPad2d, unnamed=0):
     """One value around the image."""
 
     value: float
-    unnamed = 0

@@ -1,8 +1,7 @@
 """A table of the layers of a network, after a dry run."""
 
 import math
-from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -16,8 +15,10 @@ from .module import Module
 __all__ = ["Summary", "summary"]
 
 
-@dataclass(frozen=True)
-class Row:
+NOTHING = None, 0, 0  # shape, multiply-adds and bytes of what is no Tensor
+
+
+class Row(NamedTuple):
     """One call of a layer."""
 
     path: str
@@ -28,8 +29,7 @@ class Row:
     nbytes: int  # of the output
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """What a network is made of; print it.
 
     rows            a Row for each call of a layer, in the order of the calls, then layers not called
@@ -77,22 +77,17 @@ def summary(model, input_shape):
     shape = shape_of("summary", "input_shape", (input_shape,))
     parameters, rows, counted = list(model.parameters()), [], set()
     like = {"dtype": parameters[0].dtype, "device": parameters[0].device} if parameters else {"dtype": "float32"}
-    listed = [
-        (path or type(model).__name__, module)
-        for path, module in model.named_modules()
-        if not module._modules or module._parameters
-    ]
+    paths = {module: path or type(model).__name__ for path, module in model.named_modules()}
+    listed = [module for module in paths if not module._modules or module._parameters]
 
-    def note(path, module, given, out):
+    def note(module, given, out):
         own = [parameter for parameter in module.parameters(recurse=False) if parameter not in counted]
         counted.update(own)
-        known = isinstance(out, Tensor)
-        cost = (_macs(module, given, out), out.array.nbytes) if known else (0, 0)
-        size = sum(parameter.numel() for parameter in own)
-        rows.append(Row(path, type(module).__name__, out.shape if known else None, size, *cost))
+        shape, *cost = (out.shape, _macs(module, given, out), out.array.nbytes) if isinstance(out, Tensor) else NOTHING
+        rows.append(Row(paths[module], type(module).__name__, shape, _count(own), *cost))
 
-    modes = [(module, module.training) for module in model.modules()]
-    handles = [module.register_forward_hook(partial(note, path)) for path, module in listed]
+    modes = [(module, module.training) for module in paths]
+    handles = [module.register_forward_hook(note) for module in listed]
     try:
         with no_grad():
             model.eval()(create.zeros(shape, **like))
@@ -105,12 +100,15 @@ def summary(model, input_shape):
         for module, mode in modes:
             module.training = mode
     called = {row.path for row in rows}
-    for path, module in listed:
-        if path not in called:
-            note(path, module, (), None)
-    trainable = sum(parameter.numel() for parameter in parameters if parameter.requires_grad)
-    whole = sum(parameter.numel() for parameter in parameters)
-    return Summary(type(model).__name__, shape, tuple(rows), whole, trainable)
+    for module in listed:
+        if paths[module] not in called:
+            note(module, (), None)
+    trainable = _count(parameter for parameter in parameters if parameter.requires_grad)
+    return Summary(type(model).__name__, shape, tuple(rows), _count(parameters), trainable)
+
+
+def _count(parameters):
+    return sum(parameter.numel() for parameter in parameters)
 
 
 def _macs(module, given, out):

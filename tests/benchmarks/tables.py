@@ -332,7 +332,7 @@ def precision_table(results):
     return titled(words, results, ["job", "seeds", "float32", *others, "command"], rows)
 
 
-NETWORKS, COUNTS = ("keras-cnn", "resnet", "resnet-50", "vgg-16"), (1, 8, 32, 64, 256, 1024)
+NETWORKS, COUNTS = ("resnet-50", "vgg-16"), (1, 8, 32, 64, 256, 1024)
 
 
 def predictions():

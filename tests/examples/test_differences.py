@@ -1,12 +1,14 @@
 """The page of differences from PyTorch: what its first table says of minigrad, where no other test shows it."""
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, nn, ops, optim
+from minigrad import Tensor, gradcheck, gradgradcheck, nn, ops, optim, primitive
 
 
 def refuses(error, words, *calls):
@@ -60,3 +62,21 @@ def test_arguments():
     assert nn.ReLU(inplace=True)(negative).item() == 0 and negative.item() == -1
     assert optim.SGD(params, lr=0.1, foreach=True, fused=True).defaults.keys() == optim.SGD(params).defaults.keys()
     assert type(optim.SGD(params, lr=Tensor(np.array(0.1))).param_groups[0]["lr"]) is float
+
+
+def test_a_primitive_may_return_a_scalar_of_numpy():
+    total = primitive(lambda input: input.sum())
+    total.grads(input=lambda g, input_shape: g.expand(input_shape))
+    x = minigrad.randn(3, dtype="float64", requires_grad=True)
+    assert type(total(x).array) is np.ndarray
+    assert gradcheck(total, x) and gradgradcheck(total, x)
+
+
+def test_parts_are_there_without_an_import_of_their_own():
+    program = (
+        "import minigrad; minigrad.draw.graph; minigrad.data.digits; minigrad.train.fit; minigrad.checkpoint.save; "
+        "minigrad.gradcheck; minigrad.models.lenet; minigrad.parallel.run_local; minigrad.report.Report; "
+        "minigrad.sofmax"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "module 'minigrad' has no attribute 'sofmax'. Did you mean: 'softmax'?" in done.stderr

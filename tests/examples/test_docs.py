@@ -12,7 +12,6 @@ import minigrad
 from minigrad import nn, ops, optim, parallel
 
 DOCS = Path(__file__).resolve().parents[2] / "examples" / "docs"
-ROOT = DOCS.parents[1]
 
 
 def loaded(name):
@@ -22,20 +21,16 @@ def loaded(name):
     return module
 
 
-@pytest.fixture(scope="module")
-def build():
-    before = list(sys.path)
-    yield loaded("build")
-    sys.path[:] = before
+@pytest.fixture
+def build(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return loaded("build")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def conf():
     pytest.importorskip("sphinx")
     return loaded("conf")
-
-
-# ---- links -----------------------------------------------------------------------------------------------------------
 
 
 def test_links_stay_within_the_site(build, tmp_path):
@@ -55,51 +50,32 @@ def test_links_stay_within_the_site(build, tmp_path):
         site.turned("[a](nowhere.md)", Path("README.md"))
 
 
-# ---- names ------------------------------------------------------------------------------------------------
-
-
 def test_the_api_has_every_public_name(build):
     text = "".join(build.reference.pages().values())
     wanted = [f"minigrad.ops.{name}" for name in ops.__all__]
-    wanted += [f"minigrad.nn.{name}" for name in nn.__all__ if inspect.isclass(getattr(nn, name))]
-    wanted += [f"minigrad.optim.{name}" for name in optim.__all__ if callable(getattr(optim, name))]
-    wanted += [f"minigrad.parallel.{name}" for name in parallel.__all__ if inspect.isclass(getattr(parallel, name))]
+    for module in (nn, optim, parallel):
+        wanted += [f"{module.__name__}.{name}" for name in module.__all__ if inspect.isclass(getattr(module, name))]
     wanted += ["minigrad.Tensor", "minigrad.no_grad", "minigrad.grad", "minigrad.draw.graph", "minigrad.zeros"]
     wanted += ["minigrad.profile.Profile", "minigrad.report.Report"]
-    missing = [name for name in wanted if f":: {name}\n" not in text]
-    assert not missing and minigrad.__all__
-
-
-# ---- formulas --------------------------------------------------------------------------------------------------------
+    assert not [name for name in wanted if f":: {name}\n" not in text] and minigrad.__all__
 
 
 def test_every_formula_of_the_notebooks_is_shown(conf):
     found = 0
-    for script in (ROOT / "examples" / "notebooks").glob("[0-9]*.py"):
+    for script in (DOCS.parent / "notebooks").glob("[0-9]*.py"):
         lines = [line.removeprefix("#").removeprefix(" ") for line in script.read_text().split("\n") if line[:1] == "#"]
         for block, inline in re.findall(r"\$\$(.*?)\$\$|(?<!\$)\$([^$\n]+)\$(?!\$)", "\n".join(lines), re.DOTALL):
             shown = conf.mathml(block or inline, bool(block))
             assert shown.startswith("<math ") and ('display="block"' in shown) == bool(block), block or inline
             found += 1
     assert found > 100
-    halves = [conf.mathml(tex, False) for tex in (r"\tfrac12 \textstyle\sum x", r"\tfrac{1}{2} \sum x")]
-    assert halves[0] == halves[1]
+    assert conf.mathml(r"\tfrac12 \textstyle\sum x", False) == conf.mathml(r"\tfrac{1}{2} \sum x", False)
     assert conf.mathml(r"\nonsense < 1", False) == r"<code>\nonsense &lt; 1</code>"
-
-
-# ---- docstrings ------------------------------------------------------------------------------------------------------
 
 
 def test_a_docstring_is_prose_and_heads(conf):
     lines = ["Scale *all* of x_; `a * b` is code.", "", "x           what is scaled,", "            by much"]
     lines += ["Math    out = 2 * x", "        and more", "Types   floating", "", "    an example"]
-    shown = [
-        r"Scale \*all\* of x\_; \ ``a * b``\  is code.",
-        "",
-        "``x``",
-        "    what is scaled, by much",
-        "",
-        "**Math**",
-    ]
-    shown += ["    ::", "", "        out = 2 * x", "        and more", "", "**Types**", "    floating", "", "::", ""]
-    assert conf.rendered(lines) == [*shown, "    an example", ""]
+    shown = [r"Scale \*all\* of x\_; \ ``a * b``\  is code.", "", "``x``", "    what is scaled, by much", ""]
+    shown += ["**Math**", "    ::", "", "        out = 2 * x", "        and more", "", "**Types**", "    floating", ""]
+    assert conf.rendered(lines) == [*shown, "::", "", "    an example", ""]

@@ -13,31 +13,23 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "notebooks"
 SCRIPTS = sorted(FOLDER.glob("[0-9][0-9]_*.py"))
-LIMIT = 180  # seconds
 sys.path.insert(0, str(FOLDER))
 
 import build  # noqa: E402
 import checks  # noqa: E402
 
-each = pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+LONG = [pytest.param(script, marks=pytest.mark.deep) for script in SCRIPTS[1:]]
 
 
-def headings(text):
-    return re.findall(r"^# (#+ .*)$", text, re.MULTILINE)
-
-
-LONG = [pytest.param(script, marks=pytest.mark.deep, id=script.stem) for script in SCRIPTS[1:]]
-
-
-@pytest.mark.parametrize("script", [pytest.param(SCRIPTS[0], id=SCRIPTS[0].stem), *LONG])
+@pytest.mark.parametrize("script", [SCRIPTS[0], *LONG], ids=lambda script: script.stem)
 def test_runs(script, tmp_path):
     # The working folder is Jupyter's, that of the notebook, so that paths in it are tried as a reader uses them.
     command = [sys.executable, str(Path(__file__).parent / "notebook_run.py"), str(script)]
     paths = os.pathsep.join(map(str, (ROOT, ROOT / "kernels")))
     env = os.environ | {"PYTHONPATH": paths, "MPLCONFIGDIR": str(tmp_path)}
-    ran = subprocess.run(command, cwd=FOLDER, env=env, capture_output=True, text=True, timeout=LIMIT)
+    ran = subprocess.run(command, cwd=FOLDER, env=env, capture_output=True, text=True, timeout=180)
     assert ran.returncode == 0, ran.stderr[-3000:]
-    exercises = len([line for line in headings(script.read_text()) if line.startswith("### Exercise")])
+    exercises = len(re.findall(r"^# ### Exercise", script.read_text(), re.MULTILINE))
     verdicts = re.findall(r"^(\w+): (right|wrong|not yet)\b", ran.stdout, re.MULTILINE)
     assert exercises >= 3
     names = [name for name, _ in verdicts[:exercises]]
@@ -45,7 +37,7 @@ def test_runs(script, tmp_path):
     assert int(re.search(r"^pictures: (\d+)$", ran.stdout, re.MULTILINE)[1]) >= 2
 
 
-@each
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_the_notebook_shows_this_source(script):
     pytest.importorskip("jupytext")
     shown = json.loads(script.with_suffix(".ipynb").read_text())

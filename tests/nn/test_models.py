@@ -26,8 +26,7 @@ def test_model(name):
     model, smallest = models.build(name, shape), models.MODELS[name].smallest
     assert sum(parameter.numel() for parameter in model.parameters()) == count
     small = models.build(name, (2, smallest, smallest), classes=3).eval()
-    scores = small(minigrad.randn(2, 2, smallest, smallest))
-    assert scores.shape == (2, 3) and np.isfinite(scores.detach().numpy()).all()
+    assert small(minigrad.randn(2, 2, smallest, smallest)).shape == (2, 3)
     if smallest > 1:
         with pytest.raises(ShapeError, match=f"{name} wants images of at least {smallest} x {smallest}"):
             models.build(name, (1, 28, smallest - 1))
@@ -50,10 +49,10 @@ def test_lenet_sees_small_images_as_padded_to_32():
 
 
 def test_resnet_shortcuts_carry_the_input():
-    block, projection, images = models.BasicBlock(4, 4, 1), models.BasicBlock(4, 8, 2).eval(), minigrad.rand(2, 4, 5, 5)
-    for convolution in (block.conv1, block.conv2, projection.conv1, projection.conv2):
-        write(convolution.weight).fill(0)
-    np.testing.assert_array_equal(block(images).detach().numpy(), images.numpy())
-    out, want = projection(images), ops.relu(projection.shortcut(images))
-    np.testing.assert_array_equal(out.detach().numpy(), want.detach().numpy())
-    assert out.shape == (2, 8, 3, 3)
+    images = minigrad.rand(2, 4, 5, 5)
+    for channels, stride in ((4, 1), (8, 2)):
+        block = models.BasicBlock(4, channels, stride).eval()
+        write(block.conv1.weight).fill(0), write(block.conv2.weight).fill(0)
+        wanted = ops.relu(block.shortcut(images))
+        assert wanted.shape[1] == channels
+        np.testing.assert_array_equal(block(images).detach().numpy(), wanted.detach().numpy())

@@ -29,9 +29,7 @@ def test_probabilities_are_those_of_the_network():
 
 def test_confusion_matrix():
     targets, predicted = np.random.default_rng(0).integers(0, 7, (2, 500))
-    wanted = np.zeros((7, 7), int)
-    for row, column in zip(targets, predicted, strict=True):
-        wanted[row, column] += 1
+    wanted = np.histogram2d(targets, predicted, np.arange(8))[0]
     for kind in (np.array, tensor, list):
         np.testing.assert_array_equal(confusion_matrix(kind(targets), kind(predicted), 7), wanted)
     for arguments, kind in ((([0.5], [1], 2), IndexError), (([1], [-1], 2), ShapeError), (([1], [[1]], 2), ShapeError)):
@@ -39,18 +37,13 @@ def test_confusion_matrix():
             confusion_matrix(*arguments)
 
 
-# ---- histograms --------------------------------------------------------------------------------------------
-
-
-def trained(epochs, *callbacks, **options):
-    model = network()
-    optimizer = optim.SGD(model.parameters(), 0.1)
-    callbacks = [make(model, optimizer) for make in callbacks]
-    return model, fit(model, data.Loader(images(), 11), optimizer, epochs, callbacks=callbacks, **options), *callbacks
+# ---- histograms ------------------------------------------------------------------------------------------------------
 
 
 def test_histograms_count_every_weight_and_gradient():
-    model, _, histograms = trained(3, lambda model, optimizer: Histograms(model))
+    model = network()
+    histograms = Histograms(model)
+    fit(model, data.Loader(images(), 11), optim.SGD(model.parameters(), 0.1), 3, callbacks=[histograms])
     assert histograms.records.keys() == dict(model.named_parameters()).keys()
     for name, parameter in model.named_parameters():
         rows = histograms.records[name]
@@ -68,14 +61,11 @@ def test_histograms_count_every_weight_and_gradient():
 def test_edges_of_histograms():
     """Six decades of gradients on either side; weights to twice the largest, and what lies beyond is gathered."""
     model = nn.Sequential(nn.Linear(4, 1, bias=False))
-    histograms, history = Histograms(model, bins=13), History([{"epoch": 1}])
-    model[0].weight.grad = tensor([[2.0, -0.5, 0.5e-3, 0.0]])
-    model[0].weight.array[...] = [[-0.5, 0.0, 0.0, 0.0]]
-    histograms.on_epoch(history)
-    model[0].weight.grad = tensor([[math.nan, 1.0, 0.0, 0.0]])
-    model[0].weight.array[...] = [[7.0, -7.0, 0.0, 0.0]]
-    history.append({"epoch": 2})
-    histograms.on_epoch(history)
+    histograms, history = Histograms(model, bins=13), History()
+    for weights, gradients in (([-0.5, 0.0, 0.0, 0.0], [2.0, -0.5, 0.5e-3, 0.0]), ([7, -7, 0, 0], [math.nan, 1, 0, 0])):
+        history.append({"epoch": len(history) + 1})
+        model[0].weight.grad, model[0].weight.array[...] = Tensor(np.float32([gradients])), weights
+        histograms.on_epoch(history)
     (_, (weights, edges), first, counts), (_, _, second, infinite) = histograms.records["0.weight"]
     np.testing.assert_allclose(edges[7:], 2.0 * np.logspace(-5, 1, 7))
     assert {edges[i] < value < edges[i + 1] for i, value in ((1, -0.5), (6, 0.0), (8, 0.5e-3))} == {True}

@@ -9,15 +9,8 @@ from safetensors.numpy import save_file
 import minigrad
 from minigrad import nn
 
-
-def arrays():
-    rng = np.random.default_rng(0)
-    shapes = {"0.weight": (4, 2, 3, 3), "0.bias": (4,), "2.weight": (3, 4)}
-    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-
-
-def network():
-    return nn.Sequential(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Linear(4, 3, bias=False))
+NETWORK = nn.Sequential(nn.Conv2d(2, 4, 3), nn.AdaptiveAvgPool2d(1), nn.Linear(4, 3, bias=False))
+ARRAYS = {name: np.full(tensor.shape, i, np.float32) for i, (name, tensor) in enumerate(NETWORK.state_dict().items())}
 
 
 def write(path, found):
@@ -32,19 +25,18 @@ def path(request, tmp_path):
 def test_weights_go_in(path):
     """Without what other libraries put before the names, or a part by its prefix."""
     for before in ("", "module.", "_orig_mod.", "module._orig_mod."):
-        write(path, {before + name: array for name, array in arrays().items()})
-        model = network()
-        assert not any(model.load_state_dict(minigrad.load_weights(path)))
-        for name, array in arrays().items():
-            np.testing.assert_array_equal(model.state_dict()[name].numpy(), array)
-    write(path, {f"encoder.{name}": array for name, array in arrays().items()} | {"module.head": np.ones(3)})
-    assert minigrad.load_weights(path, prefix="encoder.").keys() == arrays().keys()
+        write(path, {before + name: array for name, array in ARRAYS.items()})
+        nn.init.zeros_(NETWORK[2].weight)
+        assert not any(NETWORK.load_state_dict(minigrad.load_weights(path)))
+        assert all(np.array_equal(NETWORK.state_dict()[name], array) for name, array in ARRAYS.items())
+    write(path, {f"encoder.{name}": array for name, array in ARRAYS.items()} | {"module.head": np.ones(3)})
+    assert minigrad.load_weights(path, prefix="encoder.").keys() == ARRAYS.keys()
     with pytest.raises(ValueError, match="no name that begins with 'decoder.', but .*encoder.0.weight"):
         minigrad.load_weights(path, "decoder.")
 
 
 def test_damaged_files(path):
-    write(path, arrays())
+    write(path, ARRAYS)
     whole = path.read_bytes()
     np.save(path.with_suffix(".npy"), np.ones(3))
     flipped = bytearray(whole)

@@ -1,47 +1,58 @@
-"""Optimisers: groups, state, layouts, refusals. Rules beside PyTorch's: tests/oracles/test_optim_torch."""
+"""Optimisers: groups, state, layouts, refusals, the iteration of Muon.
+
+Each rule at each of its options, and each schedule, beside PyTorch's: tests/oracles/test_optim_torch.py.
+"""
 
 import json
 
 import numpy as np
 import pytest
 
-from minigrad import MinigradError, Tensor, optim
+from minigrad import MinigradError, Tensor, nn, optim
+from minigrad.graph import capture
 from minigrad.optim import lr_scheduler
+from minigrad.optim.rules import orthogonalized
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
-from tests.optim.optim_parts import arrays, every_rule, give_gradients, parameters, same, same_states, train
+from tests.device.stand_in_gpus import gpus
+from tests.optim.optim_parts import arrays, close, every_rule, give_gradients, parameters, same, same_states
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-@every_rule
-def test_parameters_without_a_gradient_stay(make):
-    params = parameters()
-    before, optimizer = arrays(params), make(params)
-    optimizer.step()
-    assert same(arrays(params), before) and not optimizer.state
-    give_gradients(params, 0)
-    params[1].grad = None
-    optimizer.step()
-    assert not np.array_equal(arrays(params)[0], before[0]) and np.array_equal(arrays(params)[1], before[1])
-    assert [parameter.version[0] for parameter in params[:2]] == [1, 0] and params[1] not in optimizer.state
+def trained(make, order=FILTER, gradient_order=None, resumed=False):
+    """Parameters and optimiser after six steps under a schedule; resumed: from a state in JSON, in between."""
+    params = parameters(order=order)
+    optimizer = make(params)
+    schedule = lr_scheduler.CosineAnnealingLR(optimizer, 8)
+    for step in range(6):
+        give_gradients(params, step, gradient_order)
+        if step < 2:
+            params[1].grad = None
+        if step == 3 and resumed:
+            state, plan = json.dumps(optimizer.state_dict(), default=np.ndarray.tolist), schedule.state_dict()
+            optimizer = make(params)
+            schedule = lr_scheduler.CosineAnnealingLR(optimizer, 8)
+            optimizer.load_state_dict(json.loads(state)), schedule.load_state_dict(json.loads(json.dumps(plan)))
+        optimizer.step(), schedule.step()
+        if step == 1:  # without a gradient nothing happens
+            assert same(arrays(params)[1:2], arrays(parameters())[1:2]) and params[1] not in optimizer.state
+            assert [parameter.version[0] for parameter in params[:2]] == [2, 0]
+    for name, array in optimizer.state.get(params[0], {}).items():
+        assert name == "step" or array.strides == params[0].array.strides
+    return params, optimizer
 
 
 @every_rule
-def test_layouts_of_parameter_gradient_and_state(make):
-    """The same bits whichever way filter and gradient lie; the state lies as its parameter."""
-    results = []
-    for order, gradient_order in ((None, None), (None, FILTER), (FILTER, None), (FILTER, FILTER)):
-        params = parameters(order=order)
-        optimizer = make(params)
-        for step in range(3):
-            give_gradients(params, step, gradient_order)
-            optimizer.step()
-        results.append(arrays(params))
-        for name, array in optimizer.state.get(params[0], {}).items():
-            assert name == "step" or array.strides == params[0].array.strides
-        for saved in optimizer.state_dict()["state"].values():
-            assert all(name == "step" or array.flags.c_contiguous for name, array in saved.items())
-    assert all(same(results[0], result) for result in results[1:])
+def test_layouts_and_states_of_a_rule(make):
+    """The same bits however filter and gradient lie, and where a run is resumed; a state lies as its parameter."""
+    params, optimizer = trained(make)
+    for saved in optimizer.state_dict()["state"].values():
+        assert all(name == "step" or array.flags.c_contiguous for name, array in saved.items())
+    for how in ((None, None), (None, FILTER), (FILTER, FILTER), (FILTER, None, True)):
+        others, other = trained(make, *how)
+        assert same(arrays(params), arrays(others)), how
+        same_states(optimizer, other)
+        assert optimizer.state_dict()["param_groups"] == other.state_dict()["param_groups"]
 
 
 def relaid(optimizer):
@@ -89,10 +100,9 @@ def test_what_changes_between_steps_is_followed(make, dtype):
 def test_gradients_that_do_not_fit_are_refused_before_any_change():
     params = parameters()
     optimizer = optim.Adam([{"params": params[:2]}, {"params": params[2:]}], lr=0.1)
-    for steps in (0, 3):  # at first, and where all fitted before
-        train(optimizer, params, range(steps))
+    wrong = Tensor(np.ones(3, np.float32)), Tensor(np.ones(7)), np.ones(7, np.float32)
+    for _ in range(2):  # at first, and where all fitted before
         before, versions, state = arrays(params), [p.version[0] for p in params], str(optimizer.state_dict())
-        wrong = Tensor(np.ones(3, np.float32)), Tensor(np.ones(7)), np.ones(7, np.float32)
         for gradient, words in zip(wrong, ("has shape", "has elements", "is a ndarray, wanted a Tensor"), strict=True):
             give_gradients(params, 3)
             params[2].grad = gradient
@@ -100,29 +110,21 @@ def test_gradients_that_do_not_fit_are_refused_before_any_change():
                 optimizer.step()
         assert same(arrays(params), before) and [p.version[0] for p in params] == versions
         assert str(optimizer.state_dict()) == state
-
-
-def test_zero_grad():
-    params = parameters()
-    optimizer = optim.SGD(params)
-    (params[1] ** 3).sum().backward(create_graph=True)
-    held = params[1].grad.array
-    optimizer.zero_grad(set_to_none=False)
-    assert params[1].grad.array is held and not held.any() and not params[1].grad.requires_grad
-    optimizer.zero_grad()
-    assert all(parameter.grad is None for parameter in params)
+        give_gradients(params, 4)
+        optimizer.step()
 
 
 # ---- groups and options ----------------------------------------------------------------------------------------------
 
 
 def test_groups():
+    """With options of their own, which may come in Tensors and NumPy's scalars."""
     params = parameters()
-    optimizer = optim.AdamW([{"params": params[0], "lr": 0.5}, {"params": iter(params[1:3]), "weight_decay": 0.3}])
+    groups = [{"params": params[0], "lr": np.float32(0.5)}, {"params": iter(params[1:3]), "weight_decay": Tensor([2])}]
+    optimizer = optim.AdamW(groups, lr=Tensor([[0.25]], requires_grad=True), betas=[Tensor(0.5), 0.75])
     assert [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
-    assert [group["lr"] for group in optimizer.param_groups] == [0.5, 1e-3]
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [1e-2, 0.3]
-    assert repr(optimizer).startswith("AdamW({'lr': 0.5, 'betas': (0.9, 0.999), ")
+    assert [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups] == [(0.5, 1e-2), (0.25, 2)]
+    assert repr(optimizer).startswith("AdamW({'lr': 0.5, 'betas': (0.5, 0.75), ")
     for group in ({"params": params[2:]}, {"params": params[3:], "lr": -1}, {"params": [params[3], params[3]]}):
         with pytest.raises(MinigradError):
             optimizer.add_param_group(group)
@@ -130,55 +132,17 @@ def test_groups():
     optimizer.add_param_group({"params": [params[3]], "betas": (0.5, 0.5), "initial_lr": 0.25})
     added = optimizer.param_groups[2]
     assert (added["betas"], added["eps"], added["initial_lr"]) == ((0.5, 0.5), 1e-8, 0.25)
-
-
-def test_numbers_may_come_in_tensors_and_numpy_scalars():
-    params = parameters()
-    optimizer = optim.Adam(
-        [{"params": params[:2]}, {"params": params[2:], "lr": np.float32(0.5)}],
-        lr=Tensor([[0.25]], requires_grad=True),
-        betas=[Tensor(0.5), 0.75],
-        weight_decay=Tensor([2]),
-        amsgrad=np.True_,
-    )
-    first, second = optimizer.param_groups
-    assert (first["lr"], second["lr"], first["betas"], first["weight_decay"]) == (0.25, 0.5, (0.5, 0.75), 2)
-    schedule = lr_scheduler.ExponentialLR(optimizer, 0.5)
-    train(optimizer, params, range(1), schedule)
-    assert schedule.get_last_lr() == [0.125, 0.25]
-    assert json.loads(json.dumps(optimizer.state_dict()["param_groups"][0]))["lr"] == 0.125
+    assert json.loads(json.dumps(optimizer.state_dict()["param_groups"]))[1]["weight_decay"] == 2
 
 
 # ---- state -----------------------------------------------------------------------------------------------------------
 
 
-@every_rule
-def test_a_resumed_run_is_the_same_run(make):
-    params = parameters()
-    optimizer = make(params)
-    schedule = lr_scheduler.CosineAnnealingLR(optimizer, 8)
-    train(optimizer, params, range(4), schedule)
-    saved, plan = arrays(params), json.dumps(schedule.state_dict())
-    state = json.loads(json.dumps(optimizer.state_dict(), default=np.ndarray.tolist))
-    train(optimizer, params, range(4, 8), schedule)  # the state is a copy
-
-    others = parameters(order=None)  # even if the filter lies otherwise
-    for parameter, array in zip(others, saved, strict=True):
-        parameter.array[...] = array
-    resumed = make(others)
-    continued = lr_scheduler.CosineAnnealingLR(resumed, 8)
-    resumed.load_state_dict(state)
-    continued.load_state_dict(json.loads(plan))
-    train(resumed, others, range(4, 8), continued)
-    assert same(arrays(others), arrays(params))
-    same_states(optimizer, resumed)
-    assert optimizer.state_dict()["param_groups"] == resumed.state_dict()["param_groups"]
-
-
 def test_states_that_do_not_fit_change_nothing():
     params = parameters()
     optimizer = optim.Adam(params, amsgrad=True)
-    train(optimizer, params, range(2))
+    give_gradients(params, 0)
+    optimizer.step()
     good, before = optimizer.state_dict(), str(optimizer.state_dict())
     (group,), first = good["param_groups"], good["state"][1]
     mean = first.pop("exp_avg")
@@ -209,3 +173,56 @@ def test_state_of_adam_in_adamw():
     assert second.param_groups[0]["decoupled_weight_decay"] is True and second.param_groups[0]["weight_decay"] == 0.1
     first.load_state_dict(second.state_dict())
     assert first.param_groups[0]["decoupled_weight_decay"] is True
+
+
+# ---- Muon ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (4, 7), (7, 4), (16, 2)])
+def test_singular_values_come_near_one(shape):
+    """By the iteration of PyTorch's: tests/oracles/test_optim_torch.py."""
+    matrix = np.random.default_rng(0).standard_normal(shape)
+    found = orthogonalized(Tensor(matrix)).numpy()
+    u, _, v = np.linalg.svd(matrix, full_matrices=False)
+    sizes = u.T @ found @ v.T  # the same vectors, other values
+    np.testing.assert_allclose(sizes, np.diag(np.diag(sizes)), atol=1e-9)
+    assert (0.6 < np.diag(sizes)).all() and (np.diag(sizes) < 1.25).all()
+    assert not orthogonalized(Tensor(np.zeros(shape))).numpy().any()
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_steps_in_16_bits_are_those_of_float32_rounded(half):
+    """As in mixed precision: a scale is taken out first, and a step with what is not finite changes nothing."""
+    params, others = parameters(half)[:2], parameters()[:2]
+    first, second = optim.Muon(params, lr=0.1), optim.Muon(others, lr=0.1)
+    give_gradients(params, 0), give_gradients(others, 0)
+    first.step(found_inf=np.ones(1, np.float32))
+    assert same(arrays(params), arrays(parameters(half)[:2]))
+    for parameter in params:
+        parameter.grad = parameter.grad * 8
+    first.step(scale=np.full(1, 1 / 8, np.float32)), second.step()
+    close(params, others, 2e-2)
+
+
+def test_a_graph_repeats_steps_of_muon():
+    """Rates are heard by each replay; where another option changes, the graph is made anew."""
+
+    def trained(wrap):
+        w = nn.Parameter(np.ones((2, 3), np.float32)).to("cuda").detach().requires_grad_()
+        optimizer, found = optim.Muon([w], lr=0.5, ns_steps=1), []
+
+        @wrap
+        def step(x):
+            optimizer.zero_grad()
+            ((w - x) ** 2).sum().backward()
+            optimizer.step()
+            return w.sum()
+
+        for count in range(4):
+            optimizer.param_groups[0]["lr"] *= 0.9
+            optimizer.param_groups[0]["momentum"] = 0.95 if count < 3 else 0.5
+            found.append(step(Tensor(np.full((2, 3), float(count), np.float32)).to("cuda")).item())
+        return found, w.tolist()
+
+    with gpus(1):
+        assert trained(capture) == trained(lambda function: function)

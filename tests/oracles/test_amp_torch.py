@@ -8,8 +8,7 @@ import pytest
 
 from minigrad import Tensor, amp, ops, optim
 from minigrad.ops.autocast import table
-
-torch = pytest.importorskip("torch")
+from tests.oracles.beside_torch import close, torch
 
 OF_OTHERS = {"conv1d", "conv_transpose1d", "conv_transpose2d"}  # are made of ops that are listed
 # Ours that its lists do not name: compositions there, names of our own, or in C++ alone. PyTorch refuses
@@ -28,12 +27,9 @@ def listed():
     """{policy: names} of PyTorch's own tests of autocast on CUDA."""
     text = (Path(torch.__file__).parent / "testing/_internal/autocast_test_lists.py").read_text()
     text = text.partition("class AutocastTestLists")[2].partition("class ")[0]
-    found = {"lower": set(), "float32": set(), "widest": set()}
-    kinds = {"fp16": "lower", "fp32": "float32", "promote": "widest"}
-    for name, body in re.findall(r"self\.(\w+) = \[(.*?)\n        \]", text, re.DOTALL):
-        policy = kinds.get(name.rpartition("_")[2])
-        if policy and "builtin" not in name:
-            found[policy] |= {*re.findall(r'\n            \("(\w+)"', body)}
+    found, kinds = {}, {"fp16": "lower", "fp32": "float32", "promote": "widest"}
+    for kind, body in re.findall(r"self\.(?!\w*builtin)\w+_(fp16|fp32|promote) = \[(.*?)\n        \]", text, re.DOTALL):
+        found.setdefault(kinds[kind], set()).update(re.findall(r'\n            \("(\w+)"', body))
     return found
 
 
@@ -47,27 +43,23 @@ def test_the_table_is_that_of_cuda():
 
 @pytest.mark.parametrize("kind, options", [("SGD", (8.0, 2.0, 0.5, 3)), ("Adam", (5.0, 2.7, 0.3, 2))])
 def test_the_scaler_step_by_step(kind, options):
-    array = np.random.default_rng(0).standard_normal(6).astype(np.float32)
+    rng = np.random.default_rng(3)
+    array = rng.standard_normal(6).astype(np.float32)
     w, t = Tensor(array.copy(), requires_grad=True), torch.tensor(array.copy(), requires_grad=True)
     first, second = getattr(optim, kind)([w], lr=0.1), getattr(torch.optim, kind)([t], lr=0.1)
-    scaler, theirs = amp.GradScaler("cpu", *options), torch.amp.GradScaler("cpu", *options)
-    rng = np.random.default_rng(3)
+    ours, theirs = amp.GradScaler("cpu", *options), torch.amp.GradScaler("cpu", *options)
     for step in range(24):
         x = rng.standard_normal(6).astype(np.float32)
         if step in (2, 9, 10, 17):
             x[1] = (np.inf, -np.inf, np.nan)[step % 3]
-        first.zero_grad()
-        second.zero_grad()
-        scaler.scale((w * Tensor(x)).sum()).backward()
-        theirs.scale((t * torch.tensor(x)).sum()).backward()
-        if step % 2:
-            scaler.unscale_(first)
-            theirs.unscale_(second)
-            assert np.array_equal(w.grad.numpy(), t.grad.numpy(), equal_nan=True)
-        scaler.step(first)
-        theirs.step(second)
-        scaler.update()
-        theirs.update()
-        assert scaler.state_dict() == theirs.state_dict()
-        np.testing.assert_allclose(w.detach().numpy(), t.detach().numpy(), rtol=2e-6, atol=1e-7)
-    theirs.load_state_dict(scaler.state_dict())
+        for scaler, optimizer, leaf, given in ((ours, first, w, Tensor(x)), (theirs, second, t, torch.tensor(x))):
+            optimizer.zero_grad()
+            scaler.scale((leaf * given).sum()).backward()
+            if step % 2:
+                scaler.unscale_(optimizer)
+        np.testing.assert_array_equal(w.grad.numpy(), t.grad.numpy())
+        for scaler, optimizer in ((ours, first), (theirs, second)):
+            scaler.step(optimizer), scaler.update()
+        assert ours.state_dict() == theirs.state_dict()
+        close(w, t, 2e-6)
+    theirs.load_state_dict(ours.state_dict())

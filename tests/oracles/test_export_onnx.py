@@ -1,5 +1,6 @@
 """Networks in ONNX files, run by onnxruntime: the same outputs for batches of any size."""
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -19,24 +20,21 @@ runtime = pytest.importorskip("onnxruntime")
 runtime.set_default_logger_severity(3)
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
-BATCHES = (1, 2, 5)
 
 
-def drawn(rng, shape, dtype):
-    if np.dtype(dtype).kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 3, shape).astype(dtype)
+def drawn(batch, shape, dtype):
+    rng, shape = np.random.default_rng(batch), (batch, *shape[1:])
+    return rng.standard_normal(shape).astype(dtype) if dtype.startswith("f") else rng.integers(0, 3, shape)
 
 
-def compare(model, shape, path, dtype="float32", batches=BATCHES, tolerance=1e-5):
+def compare(model, shape, path, dtype="float32", batches=(1, 2, 5), tolerance=1e-5, **options):
     """Export, run both on batches of several sizes, and return the file's model."""
-    export_onnx(model, path, shape, dtype=dtype)
+    export_onnx(model, path, shape, dtype=dtype, **options)
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    model.eval()
     for batch in batches:
-        array = drawn(np.random.default_rng(batch), (batch, *shape[1:]), dtype)
+        array = drawn(batch, shape, dtype)
         with minigrad.no_grad():
-            ours = model(minigrad.tensor(array))
+            ours = model.eval()(minigrad.tensor(array))
         (theirs,) = session.run(None, {"input": array})
         assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
         np.testing.assert_allclose(theirs, ours.numpy(), rtol=tolerance, atol=tolerance)
@@ -44,6 +42,15 @@ def compare(model, shape, path, dtype="float32", batches=BATCHES, tolerance=1e-5
 
 
 # ---- layers and operations -------------------------------------------------------------------------------------------
+
+
+class Applied(nn.Module):
+    def __init__(self, function):
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
 
 I, S, M = (1, 3, 9, 8), (1, 4, 10), (1, 6)  # images, sequences, features
 TABLE = {
@@ -74,16 +81,6 @@ OPERATIONS = [
     lambda x: ops.matmul(x, minigrad.ones(6, 6)) + minigrad.ones(6).exp(),
     lambda x: x.reshape(-1, 3),  # whose first size is twice the batch
 ]
-
-
-class Applied(nn.Module):
-    def __init__(self, function):
-        self.function = function
-
-    def forward(self, *inputs):
-        return self.function(*inputs)
-
-
 ROWS = [(shape, number) for shape, make in TABLE.items() for number in range(len(make()))]
 
 
@@ -95,13 +92,14 @@ def test_layers(shape, number, tmp_path):
 
 
 def test_whole_numbers_doubles_and_halves(tmp_path):
+    linear, half = nn.Linear(6, 2), minigrad.autocast("float16")
     compare(Applied(lambda x: (x * 2 - 1).sum(1)), M, tmp_path / "whole.onnx", "int64")
-    compare(nn.Linear(6, 5).double(), M, tmp_path / "double.onnx", "float64", tolerance=1e-12)
     with minigrad.autocast("bfloat16"):  # around the export: without effect on it
-        made = compare(nn.Linear(6, 2), M, tmp_path / "around.onnx", batches=())
+        made = compare(linear, M, tmp_path / "around.onnx", batches=())
     assert {one.op_type for one in made.graph.node} == {"Gemm", "Identity"}
-    made = compare(InHalves(), M, tmp_path / "within.onnx", tolerance=2e-3)
+    made = compare(Applied(half(lambda x: linear(x))), M, tmp_path / "within.onnx", tolerance=2e-3)
     assert made.graph.output[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT16
+    compare(linear.double(), M, tmp_path / "double.onnx", "float64", tolerance=1e-12)
 
 
 # ---- networks --------------------------------------------------------------------------------------------------------
@@ -109,45 +107,28 @@ def test_whole_numbers_doubles_and_halves(tmp_path):
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.deep] * (n == "resnet")) for n in models.MODELS])
 def test_models(name, tmp_path):
+    """Weights under their names; the model stays as it was."""
     minigrad.manual_seed(0)
     shape = {"digits-cnn": (1, 8, 8), "resnet": (3, 32, 32)}.get(name, (1, 28, 28))
     model = models.build(name, shape)
     with minigrad.no_grad():
         model(minigrad.rand(8, *shape))  # gives batch norm its statistics
-    made = compare(model, (1, *shape), tmp_path / "model.onnx", batches=(1, 3))
+    state, random = copy.deepcopy(model.state_dict()), minigrad.default_generator.get_state()
+    next(model.children()).eval()
+    modes = [module.training for module in model.modules()]
+    made = compare(model, (1, *shape), tmp_path / "model.onnx", batches=(), metadata={"made": "by a test"})
+    assert [module.training for module in model.modules()] == modes
+    assert minigrad.default_generator.get_state() == random
+    assert all(np.array_equal(state[key], value) for key, value in model.state_dict().items())
+    compare(model, (1, *shape), tmp_path / "model.onnx", batches=(1, 3))
     names = {one.name for one in made.graph.initializer}
     for path, layer in model.named_modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             assert {f"{path}.{name}" for name, _ in layer.named_parameters()} <= names
     assert made.ir_version == 8 and made.opset_import[0].version == 17 and made.producer_name == "minigrad"
+    assert {one.key: one.value for one in made.metadata_props} == {"made": "by a test"}
     (first,) = made.graph.input
     assert [one.dim_param or one.dim_value for one in first.type.tensor_type.shape.dim] == ["batch", *shape]
-    for stored in made.graph.initializer:
-        if stored.name in (state := model.state_dict()):
-            np.testing.assert_array_equal(onnx.numpy_helper.to_array(stored), state[stored.name].numpy())
-
-
-def test_the_model_stays_as_it_was(tmp_path):
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout())
-    model[2].eval()
-    before = {name: tensor.numpy().copy() for name, tensor in model.state_dict().items()}
-    state = minigrad.default_generator.get_state()
-    export_onnx(model, tmp_path / "model.onnx", I, metadata={"made": "by a test"})
-    assert [module.training for module in model.modules()] == [True, True, True, False]
-    assert minigrad.default_generator.get_state() == state
-    for name, tensor in model.state_dict().items():
-        np.testing.assert_array_equal(tensor.numpy(), before[name])
-    made = onnx.load(tmp_path / "model.onnx")
-    assert {one.key: one.value for one in made.metadata_props} == {"made": "by a test"}
-
-
-class InHalves(nn.Module):
-    def __init__(self):
-        self.inner = nn.Linear(6, 2)
-
-    def forward(self, input):
-        with minigrad.autocast("float16"):
-            return self.inner(input)
 
 
 # ---- what cannot leave -----------------------------------------------------------------------------------------------

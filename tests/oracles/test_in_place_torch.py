@@ -5,8 +5,7 @@ import pytest
 
 import minigrad
 from tests.core.test_in_place import REFUSED, UPDATES, X, Y
-
-torch = pytest.importorskip("torch")
+from tests.oracles.beside_torch import torch
 
 NOT_THERE = {"x @= x.T @ x", "x[1:] = x[:-1]"}  # a new tensor; refused, as the memory of the two overlaps
 TAKEN = {
@@ -15,9 +14,7 @@ TAKEN = {
 
 
 def run(lib, text):
-    from_numpy = lib.tensor
-    names = {"lib": lib, "x": from_numpy(X), "y": from_numpy(Y), "w": from_numpy(X, requires_grad=True)}
-    names["i"] = lib.arange(3)
+    names = {"x": lib.tensor(X), "y": lib.tensor(Y), "w": lib.tensor(X, requires_grad=True), "i": lib.arange(3)}
     if text in REFUSED:
         names["y"] = names["w"] * 2
     exec(text, names)

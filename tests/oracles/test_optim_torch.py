@@ -1,20 +1,49 @@
-"""Every update rule and clip beside PyTorch's: each option at each of its values."""
+"""Every update rule, clip and schedule beside PyTorch's: each option at each of its values."""
 
-import inspect
 import itertools
 import math
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from minigrad import Tensor, nn, optim
-from minigrad.device import empty
-from minigrad_kernels.layout import FILTER
+from minigrad import nn, optim
+from tests.optim.optim_parts import SCHEDULES, give_gradients, parameters
+from tests.oracles.beside_torch import close, numbers, torch
 
-torch = pytest.importorskip("torch")
 
-SHAPES = [(4, 3, 3, 2), (5, 7), (7,), ()]
-STEPS = 6
+def pair(dtype="float64", like=None):
+    """Parameters of ours, and PyTorch's alike."""
+    ours = parameters(dtype) if like is None else like
+    return ours, [torch.tensor(numbers(parameter).copy(), requires_grad=True) for parameter in ours]
+
+
+def give(ours, theirs, step, skipped=()):
+    """The same gradients to both; none to the skipped."""
+    give_gradients(ours, step)
+    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+        a.grad = None if index in skipped else a.grad
+        b.grad = None if index in skipped else torch.tensor(a.grad.numpy())
+
+
+def all_close(ours, theirs, precision):
+    for a, b in zip(ours, theirs, strict=True):
+        close(a, b, precision)
+
+
+def close_states(first, second, precision):
+    """The same names, and numbers as close."""
+    state = first.state_dict()["state"]
+    for index, values in second.state_dict()["state"].items():
+        kept = {key: value for key, value in values.items() if value is not None}
+        assert state[index].keys() == kept.keys()
+        for key, value in kept.items():
+            close(state[index][key], value, precision)
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
 COMMON = dict(weight_decay=0.1, maximize=True)
 ADAM = [{}, dict(betas=(0.5, 0.7), amsgrad=True), dict(eps=1e-3, **COMMON), dict(amsgrad=True, **COMMON)]
 OPTIONS = {
@@ -27,34 +56,6 @@ OPTIONS = {
 RULES = [pytest.param(name, options, id=f"{name} {options}") for name, all_ in OPTIONS.items() for options in all_]
 
 
-def parameters(dtype):
-    """Ours and PyTorch's, alike; the filters lie H W I O."""
-    rng = np.random.default_rng(0)
-    ours, theirs = [], []
-    for shape in SHAPES:
-        laid = empty(shape, dtype, FILTER if len(shape) == 4 else None)
-        laid[...] = rng.standard_normal(shape)
-        ours.append(nn.Parameter(laid))
-        theirs.append(torch.tensor(laid.copy(), requires_grad=True))
-    return ours, theirs
-
-
-def give_gradients(ours, theirs, step, skipped=()):
-    """The same gradients to both, in C order; none to the skipped."""
-    rng = np.random.default_rng(100 + step)
-    for index, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        gradient = rng.standard_normal(a.shape).astype(a.dtype)
-        a.grad = None if index in skipped else Tensor(gradient)
-        b.grad = None if index in skipped else torch.tensor(gradient)
-
-
-def close(ours, theirs, precision):
-    for a, b in zip(ours, theirs, strict=True):
-        b = b.detach().numpy()
-        scale = np.abs(b).max(initial=1.0, where=np.isfinite(b))
-        np.testing.assert_allclose(np.asarray(a.detach()), b, rtol=precision, atol=precision * scale)
-
-
 def both(name, ours, theirs, **options):
     """The two optimisers over two groups; the second, of the last two parameters, has a rate and a decay of its own."""
     for library, given in ((optim, ours), (torch.optim, theirs)):
@@ -62,64 +63,24 @@ def both(name, ours, theirs, **options):
         yield getattr(library, name)(groups, lr=0.01, **options)
 
 
-def close_states(first, second, precision):
-    """The same names, and numbers as close."""
-    state = first.state_dict()["state"]
-    for index, values in second.state_dict()["state"].items():
-        kept = {key: value.numpy() for key, value in values.items() if value is not None}
-        assert state[index].keys() == kept.keys()
-        for key, value in kept.items():
-            bound = precision * max(1, np.abs(value).max())
-            np.testing.assert_allclose(state[index][key], value, rtol=precision, atol=bound)
-
-
 @pytest.mark.parametrize("name, options", RULES)
 def test_rule(name, options):
     """In both types; then PyTorch's state goes on here."""
     for dtype, precision in (("float64", 1e-10), ("float32", 1e-5)):
-        ours, theirs = parameters(dtype)
+        ours, theirs = pair(dtype)
         first, second = both(name, ours, theirs, **options)
-        for step in range(STEPS):
-            give_gradients(ours, theirs, step, skipped={1: (0,), 2: (1, 2)}.get(step, ()))
+        for step in range(6):
+            give(ours, theirs, step, skipped={1: (0,), 2: (1, 2)}.get(step, ()))
             first.step(), second.step()
-            close(ours, theirs, precision)
+            all_close(ours, theirs, precision)
         close_states(first, second, precision)
         for group, other in zip(first.param_groups, second.param_groups, strict=True):
             assert all(other[name] == value for name, value in group.items() if name != "params")
         (again, _) = both(name, ours, theirs)
         again.load_state_dict(second.state_dict())
-        give_gradients(ours, theirs, STEPS)
+        give(ours, theirs, 6)
         again.step(), second.step()
-        close(ours, theirs, precision)
-
-
-SPEED, EXECUTION = {"foreach", "fused"}, {"capturable", "differentiable"}  # how PyTorch computes, not what
-
-
-@pytest.mark.parametrize("name", OPTIONS)
-def test_arguments(name):
-    """PyTorch's names and defaults, without two options of execution; maximize and those after it by name."""
-    mine, theirs = (inspect.signature(getattr(library, name)).parameters for library in (optim, torch.optim))
-    wanted = [(p.name, p.default) for p in theirs.values() if p.name not in EXECUTION | SPEED]
-    named = getattr(optim, name)(parameters("float32")[0], **dict.fromkeys(SPEED, True)).defaults
-    own = [(p.name, str(p.default)) for p in mine.values() if p.kind is not p.VAR_KEYWORD]
-    own += [(n, str(named[n])) for n in ("maximize", "decoupled_weight_decay") if n in theirs]
-    assert sorted(own) == sorted((n, str(d)) for n, d in wanted)
-
-
-def test_clipping():
-    for norm_type, most, bad in itertools.product((2.0, 1.0, math.inf), (0.5, 1e6), (None, math.nan, math.inf)):
-        ours, theirs = parameters("float64")
-        give_gradients(ours, theirs, 0, skipped=(0,))
-        if bad is not None:
-            ours[1].grad.array[2, 3] = theirs[1].grad[2, 3] = bad
-        found = optim.clip_grad_norm_(ours, most, norm_type)
-        wanted = torch.nn.utils.clip_grad_norm_(theirs, most, norm_type)
-        np.testing.assert_allclose(found.item(), wanted.item(), rtol=1e-12)
-        close([a.grad for a in ours[1:]], [b.grad for b in theirs[1:]], 1e-12)
-        optim.clip_grad_value_(ours, 0.1)
-        torch.nn.utils.clip_grad_value_(theirs, 0.1)
-        close([a.grad for a in ours[1:]], [b.grad for b in theirs[1:]], 1e-12)
+        all_close(ours, theirs, precision)
 
 
 MUON = [
@@ -133,17 +94,80 @@ MUON = [
 @pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has it since 2.9")
 @pytest.mark.parametrize("options", MUON, ids=str)
 def test_muon(options, monkeypatch):
-    """Which takes matrices alone. To rounding where PyTorch's iteration, of 8 bits, is kept in float64 too."""
+    """Of matrices, which are all that PyTorch's takes; to rounding where its iteration, of 8 bits, is float64 too."""
     monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
-    rng = np.random.default_rng(0)
-    arrays = [rng.standard_normal(shape) for shape in ((5, 7), (9, 4), (6, 6))]
-    ours = [nn.Parameter(array.copy()) for array in arrays]
-    theirs = [torch.tensor(array, requires_grad=True) for array in arrays]
+    draw = np.random.default_rng(0).standard_normal
+    ours, theirs = pair(like=[nn.Parameter(draw(shape)) for shape in ((5, 7), (9, 4), (6, 6))])
     first, second = optim.Muon(ours, **options), torch.optim.Muon(theirs, **options)
     for step in range(5):
-        give_gradients(ours, theirs, step)
+        give(ours, theirs, step)
         first.step(), second.step()
-    close(ours, theirs, 1e-12)
+    all_close(ours, theirs, 1e-12)
     close_states(first, second, 1e-12)
-    mine, its = (inspect.signature(library.Muon).parameters.values() for library in (optim, torch.optim))
-    assert [(p.name, p.default, p.kind) for p in mine] == [(p.name, p.default, p.kind) for p in its]
+
+
+def test_clipping():
+    for norm_type, most, bad in itertools.product((2.0, 1.0, math.inf), (0.5, 1e6), (None, math.nan, math.inf)):
+        ours, theirs = pair()
+        give(ours, theirs, 0, skipped=(0,))
+        if bad is not None:
+            ours[1].grad.array[2, 3] = theirs[1].grad[2, 3] = bad
+        found = optim.clip_grad_norm_(ours, most, norm_type)
+        wanted = torch.nn.utils.clip_grad_norm_(theirs, most, norm_type)
+        np.testing.assert_allclose(found.item(), wanted.item(), rtol=1e-12)
+        all_close([a.grad for a in ours[1:]], [b.grad for b in theirs[1:]], 1e-12)
+        optim.clip_grad_value_(ours, 0.1)
+        torch.nn.utils.clip_grad_value_(theirs, 0.1)
+        all_close([a.grad for a in ours[1:]], [b.grad for b in theirs[1:]], 1e-12)
+
+
+# ---- schedules -------------------------------------------------------------------------------------------------------
+
+THEIRS = SimpleNamespace(**vars(torch.optim.lr_scheduler))
+THEIRS.OneCycleLR = partial(THEIRS.OneCycleLR, cycle_momentum=False)
+AT_ONCE = {
+    "three at once": lambda s, o: [s.ConstantLR(o, 0.2, 7), s.ExponentialLR(o, 0.95), s.MultiStepLR(o, [7, 9], 0.5)]
+}
+TABLE = {name: make for name, make in SCHEDULES.items() if name != "nested"} | AT_ONCE  # which PyTorch has not
+
+
+def two_optimizers():
+    return [
+        library.SGD([{"params": given[:2], "lr": 0.2}, {"params": given[2:]}], lr=0.05)
+        for library, given in zip((optim, torch.optim), pair(), strict=True)
+    ]
+
+
+def rates(optimizer):
+    return [group["lr"] for group in optimizer.param_groups]
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step:UserWarning")  # no updates are needed here
+@pytest.mark.parametrize("make", TABLE.values(), ids=TABLE)
+def test_schedule(make):
+    first, second = two_optimizers()
+    ours, theirs = make(optim.lr_scheduler, first), make(THEIRS, second)
+    ours, theirs = (made if isinstance(made, list) else [made] for made in (ours, theirs))
+    for _ in range(50):
+        assert rates(first) == pytest.approx(rates(second), rel=1e-13, abs=1e-18)
+        assert ours[-1].get_last_lr() == rates(first)
+        for schedule in (*ours, *theirs):
+            schedule.step()
+
+
+@pytest.mark.parametrize("mode, threshold_mode, cooldown", [("min", "rel", 0), ("max", "abs", 3), ("max", "rel", 0)])
+def test_reduce_on_plateau(mode, threshold_mode, cooldown):
+    first, second = two_optimizers()
+    options = {"mode": mode, "threshold_mode": threshold_mode, "cooldown": cooldown}
+    options |= {"factor": 0.5, "patience": 2, "threshold": 0.01, "min_lr": [0.01, 1e-4]}
+    ours, theirs = (
+        library.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
+        for library, optimizer in ((optim, first), (torch.optim, second))
+    )
+    rng, seen = np.random.default_rng(0), set()
+    for epoch in range(50):
+        metric = math.nan if epoch == 20 else float(rng.uniform(0.5, 1.5) / (1 + epoch // 10))
+        ours.step(metric), theirs.step(metric)
+        assert rates(first) == rates(second)
+        seen.add(tuple(rates(first)))
+    assert len(seen) > 3

@@ -37,10 +37,8 @@ def check(function, inputs, gradients):
 
 
 GEOMETRIES = [  # x, w, stride, padding, dilation, groups
-    ((2, 3, 7, 8), (4, 3, 3, 3), (1, 1), (1, 2), (1, 1), 1),
     ((2, 4, 9, 8), (6, 2, 3, 2), (2, 3), (2, 1), (1, 2), 2),
     ((1, 3, 6, 6), (6, 1, 2, 3), (1, 2), (0, 1), (2, 1), 3),
-    ((2, 2, 5, 5), (3, 2, 1, 1), (3, 3), (0, 0), (1, 1), 1),
     ((2, 2, 4, 5), (3, 2, 4, 5), (1, 1), (0, 0), (1, 1), 1),
 ]
 
@@ -58,20 +56,6 @@ def test_conv2d_trio(x_shape, w_shape, stride, padding, dilation, groups):
     check(weight_grad, (out, x), lambda v, _: (forward(x, v, None, np), input_grad(out, v, np)))
 
 
-POOLS = [((2, 2), (2, 2), (0, 0), (1, 1)), ((3, 2), (2, 1), (1, 1), (1, 2)), ((3, 3), (1, 2), (1, 0), (2, 1))]
-
-
-@pytest.mark.parametrize("geometry", POOLS)
-def test_max_pool(geometry):
-    (x,) = numbers((2, 3, 8, 9))
-    sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x.shape[2:], *geometry, strict=True)]
-    positions = pool2d.max_forward(x, *geometry, sizes)[1]
-    forward = lambda x: pool2d.max_forward(x, *geometry, sizes, anp)[0]
-    backward = lambda g, xp=anp: pool2d.max_input_grad(g, positions, *geometry, (8, 9), xp)
-    out = check(forward, (x,), lambda g, out: backward(g, np))
-    check(backward, (out,), lambda v, _: pool2d.max_select(v, positions, *geometry))
-
-
 TABLES = [
     (average_windows(8, 3, 2, 1, True, True), average_windows(9, 2, 2, 0, False, False)),
     (adaptive_windows(8, 3), adaptive_windows(9, 4)),
@@ -84,6 +68,14 @@ def test_average_pool(tables):
     backward = lambda g, xp=anp: pool2d.average_input_grad(g, *tables, (8, 9), xp)
     out = check(forward, numbers((2, 3, 8, 9)), lambda g, out: backward(g, np))
     check(backward, (out,), lambda v, _: forward(v, np))
+
+
+def test_max_pool():
+    (x,), geometry, sizes = numbers((2, 3, 8, 9)), ((3, 2), (2, 1), (1, 1), (1, 2)), (4, 9)
+    positions = pool2d.max_forward(x, *geometry, sizes)[1]
+    backward = lambda g, xp=anp: pool2d.max_input_grad(g, positions, *geometry, (8, 9), xp)
+    out = check(lambda x: pool2d.max_forward(x, *geometry, sizes, anp)[0], (x,), lambda g, out: backward(g, np))
+    check(backward, (out,), lambda v, _: pool2d.max_select(v, positions, *geometry))
 
 
 def test_pooling_sizes_and_refusals_are_those_of_pytorch():
@@ -101,9 +93,8 @@ def test_pooling_sizes_and_refusals_are_those_of_pytorch():
         assert got == want, (size, settings, ceil_mode)
 
 
-@pytest.mark.parametrize("shape", [(7, 3), (2, 3, 4, 5)])
-def test_batch_norm(shape):
-    x, weight, bias = numbers(shape, 3, 3)
+def test_batch_norm():
+    x, weight, bias = numbers((2, 3, 4, 5), 3, 3)
     statistics = norm.batch_statistics(x)
 
     def normalized(x, weight, bias):
@@ -112,13 +103,13 @@ def test_batch_norm(shape):
     check(normalized, (x, weight, bias), lambda g, out: norm.batch_norm_grads(g, x, *statistics, weight, 1e-3)[:3])
 
 
-@pytest.mark.parametrize("shape, groups", [((3, 5), None), ((2, 6, 2, 3), 3)])
-def test_norms_of_samples(shape, groups):
-    name, settings = ("layer_norm", (1e-3,)) if groups is None else ("group_norm", (1e-3, groups))
+@pytest.mark.parametrize("name, shape, groups", [("layer_norm", (3, 5), ()), ("group_norm", (2, 6, 2, 3), (3,))])
+def test_norms_of_samples(name, shape, groups):
+    """And without weight and bias, over rows."""
     function, gradients = getattr(norm, name), getattr(norm, f"{name}_grads")
     x, w, b = numbers(shape, shape[1], shape[1])
-    _, *statistics = function(x, w, b, *settings)
-    normalized = lambda x, w, b: function(x, w, b, *settings, anp)[0]
+    _, *statistics = function(x, w, b, 1e-3, *groups)
+    normalized = lambda x, w, b: function(x, w, b, 1e-3, *groups, anp)[0]
     check(normalized, (x, w, b), lambda g, out: gradients(g, x, *statistics, w, 1e-3))
     rows = x.reshape(len(x), -1)
     scale = norm.standardize(rows, 1e-3)[1]

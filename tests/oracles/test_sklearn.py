@@ -1,8 +1,6 @@
 """The example of a classifier in scikit-learn's own tests and searches; the packaged digits against its digits."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,33 +12,30 @@ from sklearn.model_selection import GridSearchCV  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 from minigrad.data import digits  # noqa: E402
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "estimator.py"
+from tests.examples.test_examples import example  # noqa: E402
 
 
 @pytest.fixture
-def example(monkeypatch):
-    spec = importlib.util.spec_from_file_location("estimator", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
+def classifier(monkeypatch):
+    module = example("estimator")
     monkeypatch.setitem(sys.modules, "estimator", module)  # where pickle looks for the class
-    spec.loader.exec_module(module)
-    return module
+    return module.Classifier
 
 
 @pytest.mark.deep
-def test_scikit_learns_own_checks(example):
-    results = check_estimator(example.Classifier(epochs=12), on_skip=None, on_fail=None)
+def test_scikit_learns_own_checks(classifier):
+    results = check_estimator(classifier(epochs=12), on_skip=None, on_fail=None)
     assert len(results) > 40
     failed = [f"{one['check_name']}: {one['exception']}" for one in results if one["status"] == "failed"]
     assert not failed, "\n".join(failed)
 
 
 @pytest.mark.deep
-def test_images_in_a_search(example):
+def test_images_in_a_search(classifier):
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 255, (80, 1, 8, 8)) / np.float32(255), rng.choice(["dark", "half"], 80)
     images[labels == "half", :, :4] = 1
-    search = GridSearchCV(example.Classifier("digits-cnn"), {"epochs": [6], "lr": [1e-7, 1e-2]}, cv=2)
+    search = GridSearchCV(classifier("digits-cnn"), {"epochs": [6], "lr": [1e-7, 1e-2]}, cv=2)
     assert search.fit(images, labels).best_params_["lr"] == 1e-2 and search.score(images, labels) > 0.9
 
 

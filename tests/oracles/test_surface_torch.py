@@ -1,4 +1,4 @@
-"""The face of every op, method, layer and optimiser beside PyTorch's: names, order and defaults of the arguments.
+"""The face of every op, method, layer, initialiser, optimiser and schedule beside PyTorch's: its arguments.
 
 What a user may type there may be typed here. LEFT_OUT says what is not taken over, and DIFFERENT where a signature
 differs on purpose; both are on the page of differences.
@@ -8,20 +8,22 @@ import inspect
 
 import pytest
 
-from minigrad import Tensor, ops
-
-torch = pytest.importorskip("torch")
+from minigrad import Tensor, nn, ops, optim
+from minigrad.optim import lr_scheduler
+from tests.oracles.beside_torch import torch
 
 LEFT_OUT = {  # arguments of PyTorch that have no meaning for values on NumPy and CuPy arrays, or are deprecated there
     *("out", "size_average", "reduce", "names", "memory_format", "_stacklevel", "sparse_grad", "out_dtype"),
-    *("generator", "foreach", "capturable", "differentiable", "fused"),
+    *("generator", "foreach", "capturable", "differentiable", "fused", "min_value", "max_value", "last_epoch"),
     # Arguments that would change results and are not built.
     *("alpha", "antialias", "divisor_override", "max_norm", "norm_type", "recompute_scale_factor"),
-    *("scale_grad_by_freq", "return_indices", "sparse", "weight"),
+    *("scale_grad_by_freq", "return_indices", "sparse", "add_bias_kv", "add_zero_attn", "kdim", "vdim"),
 }
 RUNNING = {"instance_norm": {"running_mean", "running_var", "use_input_stats", "momentum"}}  # is never by those
 DIFFERENT = {("softmax", "dim"), ("log_softmax", "dim")}  # arguments with another default
 OWN = {"conv2d_input_grad", "conv2d_weight_grad", "getitem"}  # ops that PyTorch has under no such name
+
+# ---- ops -------------------------------------------------------------------------------------------------------------
 
 
 def plain(parameters):
@@ -30,7 +32,7 @@ def plain(parameters):
     for position, (name, default) in enumerate(parameters):
         first = name == "self" or (position == 0 and name in ("x", "tensor"))
         found.append(("input" if first else name, default))
-    return {name: default for name, default in found if name not in LEFT_OUT}
+    return {name: default for name, default in found if name not in LEFT_OUT | {"weight"}}
 
 
 def of_python(function):
@@ -46,17 +48,13 @@ def of_schema(schema):
 def theirs(name):
     """The signatures that PyTorch knows for an op, one for each overload."""
     functional = torch.nn.functional
-    for function in (
-        getattr(functional, f"{name}_with_indices", None),
-        getattr(functional, name, None),
-        getattr(torch, name, None),
-    ):
+    for home, called in ((functional, f"{name}_with_indices"), (functional, name), (torch, name)):
         try:
-            signature = inspect.signature(function)
+            signature = inspect.signature(getattr(home, called, None))
         except (TypeError, ValueError):
             continue
         if not any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values()):
-            return [of_python(function)]
+            return [of_python(getattr(home, called))]
     packet = getattr(torch.ops.aten, name, None)
     known = [of_schema(getattr(packet, overload)._schema) for overload in packet.overloads()] if packet else []
     overrides = torch.overrides.get_testing_overrides()
@@ -70,24 +68,49 @@ def within(names, others):
     return all(name in rest for name in names)
 
 
-def default_of(value):
-    """Defaults as they compare: 1 and 1.0 alike, in PyTorch's schemas also "none" for None and [] for ()."""
-    return float(value) if isinstance(value, int | float) else value
-
-
 @pytest.mark.parametrize("name", sorted(set(ops.__all__) - OWN))
-def test_arguments_of_ops(name):
+def test_ops(name):
     """In PyTorch's order, with its names and its defaults; ours may be several of its overloads in one."""
     ours, known = of_python(getattr(ops, name)), theirs(name)
     known = [{key: value for key, value in one.items() if key not in RUNNING.get(name, ())} for one in known]
     assert any(within(overload, ours) for overload in known), (list(ours), [list(one) for one in known])
     for argument, default in ours.items():
-        defaults = [default_of(one[argument]) for one in known if argument in one]
+        defaults = [one[argument] for one in known if argument in one]
         assert defaults, f"{name}: PyTorch has no {argument}, but {[list(one) for one in known]}"
-        alike = default_of(default) in [*defaults, None] or len(known) > 1 or (name, argument) in DIFFERENT
+        alike = default in [*defaults, None] or len(known) > 1 or (name, argument) in DIFFERENT
         assert alike, f"{name}: {argument}={default}, {defaults}"
-
-
-@pytest.mark.parametrize("name", sorted(set(ops.__all__) - OWN))
-def test_methods_where_pytorch_has_them(name):
     assert hasattr(Tensor, name) == hasattr(torch.Tensor, name)
+
+
+# ---- classes, and functions of Python --------------------------------------------------------------------------------
+
+CONTAINERS = {"Module", "Parameter", "Sequential", "ModuleList", "ModuleDict", "ParameterList"}
+LAYERS = {name for name in nn.__all__ if inspect.isclass(getattr(nn, name))} - CONTAINERS
+HOMES = (
+    (nn, torch.nn, LAYERS),
+    (nn.init, torch.nn.init, nn.init.__all__),
+    (
+        optim,
+        torch.optim,
+        {name for name in optim.__all__ if hasattr(torch.optim, name)} - {"Optimizer", "lr_scheduler"},
+    ),
+    (lr_scheduler, torch.optim.lr_scheduler, {*lr_scheduler.__all__} - {"LRScheduler", "OneCycleLR"}),
+)
+FACES = [(name, getattr(ours, name), getattr(its, name)) for ours, its, names in HOMES for name in sorted(names)]
+BY_NAME = {"maximize", "decoupled_weight_decay", "common", "_weight", "_freeze"}  # of optimisers; of Embedding
+OTHER = {  # PyTorch would guess a dimension, with a warning; takes any argument, without a use
+    **dict.fromkeys(("Softmax", "LogSoftmax"), [("dim", "_empty")]),
+    **dict.fromkeys(("Tanh", "Sigmoid", "LogSigmoid"), []),
+}
+
+
+def arguments(function):
+    """(name, default) of the arguments that are taken over, in order."""
+    parameters = inspect.signature(function).parameters.values()
+    found = [(p.name, getattr(p.default, "__name__", p.default)) for p in parameters]
+    return [one for one in found if one[0] not in LEFT_OUT | BY_NAME and one != ("padding_mode", "zeros")]
+
+
+@pytest.mark.parametrize("name, ours, its", FACES, ids=[name for name, *_ in FACES])
+def test_classes(name, ours, its):
+    assert arguments(ours) == OTHER.get(name, arguments(its))

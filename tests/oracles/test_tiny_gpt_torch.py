@@ -1,17 +1,13 @@
 """The tiny GPT of the examples beside PyTorch's layers: the same weights and batches, the same losses."""
 
-import runpy
-from pathlib import Path
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import minigrad
 from minigrad import optim
+from tests.examples.test_examples import example
+from tests.oracles.beside_torch import torch
 
-torch = pytest.importorskip("torch")
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tiny_gpt.py"
 WIDTH, HEADS, LAYERS = 32, 4, 2
 
 
@@ -34,7 +30,7 @@ class Twin(torch.nn.Module):
 
 @pytest.mark.deep
 def test_twenty_steps_of_adam_have_the_same_losses():
-    module, random = SimpleNamespace(**runpy.run_path(str(EXAMPLE))), np.random.default_rng(0)
+    module, random = example("tiny_gpt"), np.random.default_rng(0)
     minigrad.manual_seed(0)
     characters, numbers = module.read()
     ours, theirs = module.TinyGPT(len(characters), WIDTH, HEADS, LAYERS), Twin(len(characters), module.CONTEXT)

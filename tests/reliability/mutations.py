@@ -43,7 +43,7 @@ HOST = KERNELS + "launcher.py", KERNELS + "toolchain/cuda/launch.py"
 # Not of the host: bodies of kernels, what writes their code, definitions, and machines to run them on.
 ASIDE = "*/toolchain/*", "*/interpreter/*", "*/reference.py", "*/cuda_*.py", "*/winograd_kernels.py"
 # Tests of the text of files, of which any change is one, and of the kept kernels, which the copy keeps otherwise.
-LEFT_OUT = "tests/test_size.py", "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cpu.py"
+LEFT_OUT = "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cpu.py"
 LONGEST, PATIENCE = 30, 4  # seconds of the CPU for one change, and so many times as long on the clock
 BUDGET = 10.0  # seconds that its tests took without it
 # Kernels stay compiled for changes on the host, and a change keeps none.

@@ -7,56 +7,38 @@ from . import classes, network, normal
 
 @network(normal(2, 5, 8))
 def multi_head_attention(torch, nn, F):
-    def clones(module, N):
-        return nn.ModuleList([copy(module) for _ in range(N)])
-
-    def copy(module):
-        return type(module)(module.in_features, module.out_features)
-
-    def attention(query, key, value, mask=None, dropout=None):
-        d_k = query.size(-1)
-        scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(d_k)
-        if mask is not None:
-            scores = scores.masked_fill(mask == 0, -1e9)
-        p_attn = F.softmax(scores, dim=-1)
-        if dropout is not None:
-            p_attn = dropout(p_attn)
-        return torch.matmul(p_attn, value), p_attn
+    """Of the annotated transformer: equal layers in a list, heads by view and transpose, a mask of numbers."""
 
     class MultiHeadedAttention(nn.Module):
-        def __init__(self, h, d_model, dropout=0.0):
+        def __init__(self, h, d_model):
             super().__init__()
-            assert d_model % h == 0
-            self.d_k = d_model // h
-            self.h = h
-            self.linears = clones(nn.Linear(d_model, d_model), 4)
+            self.d_k, self.h = d_model // h, h
+            self.linears = nn.ModuleList([nn.Linear(d_model, d_model) for _ in range(4)])
             self.attn = None
-            self.dropout = nn.Dropout(p=dropout)
 
-        def forward(self, query, key, value, mask=None):
-            if mask is not None:
-                mask = mask.unsqueeze(1)
+        def forward(self, query, key, value, mask):
             nbatches = query.size(0)
             query, key, value = (
                 lin(x).view(nbatches, -1, self.h, self.d_k).transpose(1, 2)
                 for lin, x in zip(self.linears, (query, key, value), strict=False)
             )
-            x, self.attn = attention(query, key, value, mask=mask, dropout=self.dropout)
-            x = x.transpose(1, 2).contiguous().view(nbatches, -1, self.h * self.d_k)
+            scores = torch.matmul(query, key.transpose(-2, -1)) / math.sqrt(self.d_k)
+            self.attn = F.softmax(scores.masked_fill(mask == 0, -1e9), dim=-1)
+            x = torch.matmul(self.attn, value).transpose(1, 2).contiguous().view(nbatches, -1, self.h * self.d_k)
             return self.linears[-1](x)
 
-    def subsequent_mask(size):
-        return torch.triu(torch.ones(1, size, size), diagonal=1).to(torch.uint8) == 0
-
     def step(model, x):
-        out = model(x, x, x, subsequent_mask(x.size(1)))
+        subsequent_mask = torch.triu(torch.ones(1, 5, 5), diagonal=1).to(torch.uint8) == 0
+        out = model(x, x, x, subsequent_mask.unsqueeze(1))
         return out.std(dim=-1).sum(), out, model.attn
 
     return MultiHeadedAttention(2, 8), step
 
 
 @network(normal(2, 5, 8), normal(2, 5, 8))
-def transformer_block(torch, nn, F):
+def vision_transformer(torch, nn, F):
+    """A table of places in a buffer; query, key and value of one map, and products by einsum."""
+
     class PositionalEncoding(nn.Module):
         def __init__(self, d_model, max_len=10):
             super().__init__()
@@ -70,71 +52,52 @@ def transformer_block(torch, nn, F):
         def forward(self, x):
             return x + self.pe[:, : x.size(1)].requires_grad_(False)
 
-    class Block(nn.Module):
-        def __init__(self, dim, heads, mlp_ratio=2.0):
+    class Attention(nn.Module):
+        def __init__(self, dim, heads):
             super().__init__()
             self.heads, self.scale = heads, (dim // heads) ** -0.5
+            self.norm, self.proj = nn.LayerNorm(dim, eps=1e-6), nn.Linear(dim, dim)
             self.qkv = nn.Linear(dim, dim * 3, bias=False)
-            self.proj = nn.Linear(dim, dim)
-            self.norm1, self.norm2 = nn.LayerNorm(dim), nn.LayerNorm(dim, eps=1e-6)
-            self.mlp = nn.Sequential(nn.Linear(dim, int(dim * mlp_ratio)), nn.GELU(), nn.Linear(16, dim))
-
-        def attention(self, x):
-            B, N, C = x.shape
-            qkv = self.qkv(x).reshape(B, N, 3, self.heads, C // self.heads).permute(2, 0, 3, 1, 4)
-            q, k, v = qkv[0], qkv[1], qkv[2]
-            attn = torch.einsum("bhid,bhjd->bhij", q, k) * self.scale
-            attn = attn.softmax(dim=-1)
-            x = torch.einsum("bhij,bhjd->bihd", attn, v).reshape(B, N, C)
-            return self.proj(x)
 
         def forward(self, x):
-            x = x + self.attention(self.norm1(x))
-            return x + self.mlp(self.norm2(x))
+            B, N, C = x.shape
+            qkv = self.qkv(self.norm(x)).reshape(B, N, 3, self.heads, C // self.heads).permute(2, 0, 3, 1, 4)
+            q, k, v = qkv[0], qkv[1], qkv[2]
+            attn = (torch.einsum("bhid,bhjd->bhij", q, k) * self.scale).softmax(dim=-1)
+            return x + self.proj(torch.einsum("bhij,bhjd->bihd", attn, v).reshape(B, N, C))
 
     def step(model, x, y):
         out = model(x)
         return F.mse_loss(out, y), out
 
-    return nn.Sequential(PositionalEncoding(8), Block(8, 2)), step
+    return nn.Sequential(PositionalEncoding(8), Attention(8, 2)), step
 
 
 @network(classes(13, 2, 6), classes(13, 2, 6), optimizer="AdamW", lr=1e-3, betas=(0.9, 0.95), weight_decay=0.1)
 def gpt(torch, nn, F):
-    class CausalSelfAttention(nn.Module):
+    class Block(nn.Module):
         def __init__(self, n_embd, n_head, block_size):
             super().__init__()
-            self.c_attn = nn.Linear(n_embd, 3 * n_embd)
-            self.c_proj = nn.Linear(n_embd, n_embd)
+            self.n_head, self.n_embd = n_head, n_embd
+            self.ln_1, self.ln_2 = nn.LayerNorm(n_embd), nn.LayerNorm(n_embd, bias=False)
+            self.c_attn, self.c_proj = nn.Linear(n_embd, 3 * n_embd), nn.Linear(n_embd, n_embd)
             mask = torch.tril(torch.ones(block_size, block_size)).view(1, 1, block_size, block_size)
             self.register_buffer("bias", mask)
-            self.n_head, self.n_embd = n_head, n_embd
+            self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU("tanh"), nn.Linear(4 * n_embd, n_embd))
 
-        def forward(self, x):
+        def attn(self, x):
             B, T, C = x.size()
             q, k, v = self.c_attn(x).split(self.n_embd, dim=2)
             k = k.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
             q = q.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
             v = v.view(B, T, self.n_head, C // self.n_head).transpose(1, 2)
             att = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
-            att = att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf"))
-            att = F.softmax(att, dim=-1)
-            y = att @ v
-            y = y.transpose(1, 2).contiguous().view(B, T, C)
-            return self.c_proj(y)
-
-    class Block(nn.Module):
-        def __init__(self, n_embd, n_head, block_size):
-            super().__init__()
-            self.ln_1 = nn.LayerNorm(n_embd)
-            self.attn = CausalSelfAttention(n_embd, n_head, block_size)
-            self.ln_2 = nn.LayerNorm(n_embd, bias=False)
-            self.mlp = nn.Sequential(nn.Linear(n_embd, 4 * n_embd), nn.GELU("tanh"), nn.Linear(4 * n_embd, n_embd))
+            att = F.softmax(att.masked_fill(self.bias[:, :, :T, :T] == 0, float("-inf")), dim=-1)
+            return self.c_proj((att @ v).transpose(1, 2).contiguous().view(B, T, C))
 
         def forward(self, x):
             x = x + self.attn(self.ln_1(x))
-            x = x + self.mlp(self.ln_2(x))
-            return x
+            return x + self.mlp(self.ln_2(x))
 
     class GPT(nn.Module):
         def __init__(self, vocab_size=13, block_size=8, n_embd=8, n_head=2):
@@ -143,7 +106,6 @@ def gpt(torch, nn, F):
                 dict(
                     wte=nn.Embedding(vocab_size, n_embd),
                     wpe=nn.Embedding(block_size, n_embd),
-                    drop=nn.Dropout(0.0),
                     h=nn.ModuleList([Block(n_embd, n_head, block_size) for _ in range(2)]),
                     ln_f=nn.LayerNorm(n_embd),
                 )
@@ -152,10 +114,8 @@ def gpt(torch, nn, F):
             self.transformer.wte.weight = self.lm_head.weight
 
         def forward(self, idx, targets=None):
-            device = idx.device
-            b, t = idx.size()
-            pos = torch.arange(0, t, dtype=torch.long, device=device)
-            x = self.transformer.drop(self.transformer.wte(idx) + self.transformer.wpe(pos))
+            pos = torch.arange(0, idx.size(1), dtype=torch.long, device=idx.device)
+            x = self.transformer.wte(idx) + self.transformer.wpe(pos)
             for block in self.transformer.h:
                 x = block(x)
             x = self.transformer.ln_f(x)

@@ -12,43 +12,22 @@ def grad(torch):
 
 @network(evenly(4, 1, 6, 6), normal(4, 3), optimizer="Adam", lr=1e-3)
 def variational_autoencoder(torch, nn, F):
-    class VAE(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.fc1 = nn.Linear(36, 20)
-            self.fc21 = nn.Linear(20, 3)
-            self.fc22 = nn.Linear(20, 3)
-            self.fc3 = nn.Linear(3, 20)
-            self.fc4 = nn.Linear(20, 36)
+    encoder, decoder = nn.Linear(36, 6), nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 36), nn.Sigmoid())
 
-        def encode(self, x):
-            h1 = F.relu(self.fc1(x))
-            return self.fc21(h1), self.fc22(h1)
-
-        def reparameterize(self, mu, logvar, eps):  # eps = torch.randn_like(std)
-            std = torch.exp(0.5 * logvar)
-            return mu + eps * std
-
-        def decode(self, z):
-            h3 = F.relu(self.fc3(z))
-            return torch.sigmoid(self.fc4(h3))
-
-        def forward(self, x, eps):
-            mu, logvar = self.encode(x.view(-1, 36))
-            z = self.reparameterize(mu, logvar, eps)
-            return self.decode(z), mu, logvar
-
-    def step(model, data, eps):
-        recon_x, mu, logvar = model(data, eps)
+    def step(model, data, eps):  # eps = torch.randn_like(std)
+        mu, logvar = model["encoder"](data.view(-1, 36)).chunk(2, dim=1)
+        std = torch.exp(0.5 * logvar)
+        recon_x = model["decoder"](mu + eps * std)
         BCE = F.binary_cross_entropy(recon_x, data.view(-1, 36).detach(), reduction="sum")
         KLD = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
         return BCE + KLD, recon_x, mu, logvar
 
-    return VAE(), step
+    return nn.ModuleDict({"encoder": encoder, "decoder": decoder}), step
 
 
-def weights_init(nn):
-    def init(m):
+@network(normal(3, 7, 1, 1), normal(3, 3, 8, 8), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
+def dcgan(torch, nn, F):
+    def weights_init(m):
         classname = m.__class__.__name__
         if classname.find("Conv") != -1:
             m.weight.data.normal_(0.0, 0.1)
@@ -56,54 +35,29 @@ def weights_init(nn):
             nn.init.normal_(m.weight.data, 1.0, 0.1)
             m.bias.data.fill_(0)
 
-    return init
-
-
-@network(normal(3, 7, 1, 1), normal(3, 3, 16, 16), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
-def dcgan(torch, nn, F):
-    class Generator(nn.Module):
-        def __init__(self, nz=7, ngf=4, nc=3):
-            super().__init__()
-            self.main = nn.Sequential(
-                nn.ConvTranspose2d(nz, ngf * 2, 4, 1, 0, bias=False),
-                nn.BatchNorm2d(ngf * 2),
-                nn.ReLU(True),
-                nn.ConvTranspose2d(ngf * 2, ngf, 4, 2, 1, bias=False),
-                nn.BatchNorm2d(ngf),
-                nn.ReLU(True),
-                nn.ConvTranspose2d(ngf, nc, 4, 2, 1, bias=False),
-                nn.Tanh(),
-            )
-
-        def forward(self, input):
-            return self.main(input)
-
-    class Discriminator(nn.Module):
-        def __init__(self, nc=3, ndf=4):
-            super().__init__()
-            self.main = nn.Sequential(
-                nn.Conv2d(nc, ndf, 4, 2, 1, bias=False),
-                nn.LeakyReLU(0.2, inplace=True),
-                nn.Conv2d(ndf, ndf * 2, 4, 2, 1, bias=False),
-                nn.BatchNorm2d(ndf * 2),
-                nn.LeakyReLU(0.2, inplace=True),
-                nn.Conv2d(ndf * 2, 1, 4, 1, 0, bias=False),
-            )
-
-        def forward(self, input):
-            return self.main(input).view(-1)
-
-    model = nn.ModuleDict({"G": Generator().apply(weights_init(nn)), "D": Discriminator().apply(weights_init(nn))})
+    generator = nn.Sequential(
+        nn.ConvTranspose2d(7, 8, 4, 1, 0, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(True),
+        nn.ConvTranspose2d(8, 3, 4, 2, 1, bias=False),
+        nn.Tanh(),
+    )
+    discriminator = nn.Sequential(
+        nn.Conv2d(3, 4, 4, 2, 1, bias=False),
+        nn.BatchNorm2d(4),
+        nn.LeakyReLU(0.2, inplace=True),
+        nn.Conv2d(4, 1, 4, 1, 0, bias=False),
+    )
+    model = nn.ModuleDict({"G": generator.apply(weights_init), "D": discriminator.apply(weights_init)})
     criterion = nn.BCEWithLogitsLoss()
 
     def step(model, noise, real):
         netG, netD = model["G"], model["D"]
         label = torch.full((real.size(0),), 1.0, dtype=real.dtype, device=real.device)
-        output = netD(real)
+        output, fake = netD(real).view(-1), netG(noise)
         errD_real = criterion(output, label)
-        fake = netG(noise)
-        errD_fake = criterion(netD(fake.detach()), torch.zeros_like(label))
-        errG = criterion(netD(fake), label)
+        errD_fake = criterion(netD(fake.detach()).view(-1), torch.zeros_like(label))
+        errG = criterion(netD(fake).view(-1), label)
         return errD_real + errD_fake + errG, fake, torch.sigmoid(output), errG
 
     return model, step
@@ -111,26 +65,16 @@ def dcgan(torch, nn, F):
 
 @network(normal(4, 2, 6, 6), normal(4, 2, 6, 6), evenly(4, 1, 1, 1), optimizer="Adam", lr=1e-3, betas=(0.0, 0.9))
 def wgan_gp(torch, nn, F):
-    model = nn.Sequential(
-        nn.Conv2d(2, 4, 3, 2, 1),
-        nn.GroupNorm(4, 4),  # InstanceNorm2d(4, affine=True), whose third derivatives PyTorch gets wrong
-        nn.LeakyReLU(0.2),
-        nn.Flatten(),
-        nn.Linear(36, 8),
-        nn.Softplus(),
-        nn.Linear(8, 1),
-    )
+    # GroupNorm for InstanceNorm2d(4, affine=True), whose third derivatives PyTorch gets wrong
+    first = nn.Conv2d(2, 4, 3, 2, 1), nn.GroupNorm(4, 4), nn.LeakyReLU(0.2)
+    model = nn.Sequential(*first, nn.Flatten(), nn.Linear(36, 8), nn.Softplus(), nn.Linear(8, 1))
 
     def compute_gradient_penalty(D, real_samples, fake_samples, alpha):
         interpolates = (alpha * real_samples + ((1 - alpha) * fake_samples)).requires_grad_(True)
-        d_interpolates = D(interpolates)
-        gradients = grad(torch)(
-            outputs=d_interpolates,
-            inputs=interpolates,
-            grad_outputs=torch.ones_like(d_interpolates),
-            create_graph=True,
-            retain_graph=True,
-        )[0]  # only_inputs=True, deprecated and PyTorch's default, is left out
+        d = D(interpolates)
+        # only_inputs=True, deprecated and PyTorch's default, is left out
+        options = {"grad_outputs": torch.ones_like(d), "create_graph": True, "retain_graph": True}
+        gradients = grad(torch)(outputs=d, inputs=interpolates, **options)[0]
         gradients = gradients.view(gradients.size(0), -1)
         return ((gradients.norm(2, dim=1) - 1) ** 2).mean()
 
@@ -144,24 +88,15 @@ def wgan_gp(torch, nn, F):
 
 @network(normal(9, 1), normal(9, 1))
 def mixture_density(torch, nn, F):
-    class MDN(nn.Module):
-        def __init__(self, n_hidden, n_gaussians):
-            super().__init__()
-            self.z_h = nn.Sequential(nn.Linear(1, n_hidden), nn.Tanh())
-            self.z_pi = nn.Linear(n_hidden, n_gaussians)
-            self.z_sigma = nn.Linear(n_hidden, n_gaussians)
-            self.z_mu = nn.Linear(n_hidden, n_gaussians)
-
-        def forward(self, x):
-            z_h = self.z_h(x)
-            return F.log_softmax(self.z_pi(z_h), -1), F.elu(self.z_sigma(z_h)) + 1 + 1e-6, self.z_mu(z_h)
+    model = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 15), nn.Unflatten(1, (3, 5)))
 
     def step(model, x, y):
-        log_pi, sigma, mu = model(x)
+        z_pi, z_sigma, mu = model(x).unbind(1)
+        log_pi, sigma = F.log_softmax(z_pi, -1), F.elu(z_sigma) + 1 + 1e-6
         log_prob = -0.5 * ((y.expand_as(mu) - mu) / sigma) ** 2 - torch.log(sigma) - 0.5 * math.log(2 * math.pi)
         return -torch.logsumexp(log_pi + log_prob, dim=1).mean(), log_prob
 
-    return MDN(8, 5), step
+    return model, step
 
 
 @network(normal(6, 4), optimizer="AdamW", lr=1e-3)
@@ -176,8 +111,7 @@ def coupling_flow(torch, nn, F):
             x_a, x_b = x.chunk(2, dim=-1)
             log_s, t = self.net(x_a).chunk(2, dim=-1)
             log_s = torch.tanh(log_s) * self.log_scale.exp()
-            y_b = x_b * torch.exp(log_s) + t
-            return torch.cat([x_a, y_b], dim=-1).flip(-1), log_s.sum(-1)
+            return torch.cat([x_a, x_b * torch.exp(log_s) + t], dim=-1).flip(-1), log_s.sum(-1)
 
         def inverse(self, y):
             y_a, y_b = torch.flip(y, dims=[-1]).chunk(2, dim=-1)
@@ -215,21 +149,13 @@ def pixel_cnn(torch, nn, F):
             self.mask[:, :, kH // 2 + 1 :] = 0
 
         def forward(self, x):  # self.weight.data *= self.mask would be noticed where two calls come before backward
-            return F.conv2d(
-                x, self.weight * self.mask, self.bias, self.stride, self.padding, self.dilation, self.groups
-            )
+            weight = self.weight * self.mask
+            return F.conv2d(x, weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
-    model = nn.Sequential(
-        MaskedConv2d("A", 1, 6, 5, 1, 2, bias=False),
-        nn.BatchNorm2d(6),
-        nn.ReLU(True),
-        MaskedConv2d("B", 6, 6, 3, 1, 1, bias=False),
-        nn.ReLU(True),
-        nn.Conv2d(6, 4, 1),
-    )
+    first, second = MaskedConv2d("A", 1, 6, 5, 1, 2, bias=False), MaskedConv2d("B", 6, 4, 3, 1, 1)
 
     def step(model, x, target):
         out = model(x)
         return F.cross_entropy(out, target), out
 
-    return model, step
+    return nn.Sequential(first, nn.BatchNorm2d(6), nn.ReLU(True), second), step

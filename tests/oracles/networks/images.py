@@ -1,4 +1,4 @@
-"""Networks that classify or segment images."""
+"""Networks that classify images."""
 
 from collections import OrderedDict
 
@@ -7,49 +7,36 @@ from . import classes, evenly, network, normal
 
 @network(evenly(2, 1, 28, 28), classes(10, 2))
 def lenet5(torch, nn, F):
-    class LeNet5(nn.Module):
-        def __init__(self, n_classes=10):
-            super().__init__()
-            self.feature_extractor = nn.Sequential(
-                nn.Conv2d(in_channels=1, out_channels=6, kernel_size=5, stride=1, padding=2),
-                nn.Tanh(),
-                nn.AvgPool2d(kernel_size=2),
-                nn.Conv2d(in_channels=6, out_channels=16, kernel_size=5, stride=1),
-                nn.Tanh(),
-                nn.MaxPool2d(kernel_size=2, stride=2),
-                nn.Conv2d(in_channels=16, out_channels=120, kernel_size=5, stride=1),
-                nn.Tanh(),
-            )
-            dense = nn.Linear(in_features=120, out_features=84)
-            self.classifier = nn.Sequential(dense, nn.Tanh(), nn.Linear(84, n_classes))
-
-        def forward(self, x):
-            x = self.feature_extractor(x)
-            x = torch.flatten(x, 1)
-            logits = self.classifier(x)
-            probs = F.softmax(logits, dim=1)
-            return logits, probs
-
+    model = nn.Sequential(
+        nn.Conv2d(in_channels=1, out_channels=6, kernel_size=5, stride=1, padding=2),
+        nn.Tanh(),
+        nn.AvgPool2d(kernel_size=2),
+        nn.Conv2d(in_channels=6, out_channels=16, kernel_size=5, stride=1),
+        nn.Tanh(),
+        nn.MaxPool2d(kernel_size=2, stride=2),
+        nn.Flatten(),
+        nn.Linear(in_features=400, out_features=10),
+    )
     criterion = nn.CrossEntropyLoss()
 
     def step(model, images, labels):
-        logits, probs = model(images)
-        _, predicted = torch.max(probs.detach(), 1)
-        return criterion(logits, labels), logits, probs, (predicted == labels).float().mean()
+        logits = model(images)
+        _, predicted = torch.max(F.softmax(logits, dim=1).detach(), 1)
+        return criterion(logits, labels), logits, (predicted == labels).float().mean()
 
-    return LeNet5(), step
+    return model, step
 
 
 @network(normal(2, 3, 8, 8), classes(5, 2))
 def vgg(torch, nn, F):
-    def make_layers(cfg, batch_norm=True):
+    def make_layers(cfg):
         layers, in_channels = [], 3
         for v in cfg:
             if v == "M":
                 layers += [nn.MaxPool2d(kernel_size=2, stride=2)]
             else:
                 conv2d = nn.Conv2d(in_channels, v, kernel_size=3, padding=1)
-                layers += [conv2d, nn.BatchNorm2d(v), nn.ReLU(inplace=True)] if batch_norm else [conv2d, nn.ReLU(True)]
+                layers += [conv2d, nn.BatchNorm2d(v), nn.ReLU(inplace=True)]
                 in_channels = v
         return nn.Sequential(*layers)
 
@@ -57,18 +44,14 @@ def vgg(torch, nn, F):
         def __init__(self, features, num_classes=5):
             super().__init__()
             self.features = features
-            self.classifier = nn.Sequential(nn.Linear(12 * 2 * 2, 16), nn.ReLU(True), nn.Linear(16, num_classes))
+            self.classifier = nn.Linear(12 * 2 * 2, num_classes)
             for m in self.modules():
                 if isinstance(m, nn.Conv2d):
                     nn.init.kaiming_normal_(m.weight, mode="fan_out", nonlinearity="relu")
                     if m.bias is not None:
                         nn.init.constant_(m.bias, 0)
-                elif isinstance(m, nn.BatchNorm2d):
-                    nn.init.constant_(m.weight, 1)
-                    nn.init.constant_(m.bias, 0)
                 elif isinstance(m, nn.Linear):
                     nn.init.normal_(m.weight, 0, 0.1)
-                    nn.init.constant_(m.bias, 0)
 
         def forward(self, x):
             x = self.features(x)
@@ -108,29 +91,22 @@ def resnet(torch, nn, F):
     class ResNet(nn.Module):
         def __init__(self, block, layers, num_classes=5):
             super().__init__()
-            self.inplanes = 6
-            self.conv1 = nn.Conv2d(3, self.inplanes, kernel_size=3, stride=1, padding=1, bias=False)
-            self.bn1 = nn.BatchNorm2d(self.inplanes)
-            self.relu = nn.ReLU(inplace=True)
+            self.inplanes = 3
             self.layer1 = self._make_layer(block, 6, layers[0])
             self.layer2 = self._make_layer(block, 8, layers[1], stride=2)
             self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
             self.fc = nn.Linear(8 * block.expansion, num_classes)
 
         def _make_layer(self, block, planes, blocks, stride=1):
-            downsample = None
-            if stride != 1 or self.inplanes != planes * block.expansion:
-                conv = nn.Conv2d(self.inplanes, planes * block.expansion, kernel_size=1, stride=stride, bias=False)
-                downsample = nn.Sequential(conv, nn.BatchNorm2d(planes * block.expansion))
+            conv = nn.Conv2d(self.inplanes, planes * block.expansion, kernel_size=1, stride=stride, bias=False)
+            downsample = nn.Sequential(conv, nn.BatchNorm2d(planes * block.expansion))
             layers = [block(self.inplanes, planes, stride, downsample)]
             self.inplanes = planes * block.expansion
             layers += [block(self.inplanes, planes) for _ in range(1, blocks)]
             return nn.Sequential(*layers)
 
         def forward(self, x):
-            x = self.relu(self.bn1(self.conv1(x)))
-            x = torch.flatten(self.avgpool(self.layer2(self.layer1(x))), 1)
-            return self.fc(x)
+            return self.fc(torch.flatten(self.avgpool(self.layer2(self.layer1(x))), 1))
 
     def step(model, x, y):
         out = model(x)
@@ -142,21 +118,17 @@ def resnet(torch, nn, F):
 @network(normal(3, 4, 8, 8), normal(3, 5, 4, 4))
 def densenet(torch, nn, F):
     class _DenseLayer(nn.Sequential):
-        def __init__(self, num_input_features, growth_rate, bn_size):
+        def __init__(self, num_input_features, growth_rate):
             super().__init__()
             self.add_module("norm1", nn.BatchNorm2d(num_input_features))
             self.add_module("relu1", nn.ReLU(inplace=True))
-            self.add_module("conv1", nn.Conv2d(num_input_features, bn_size * growth_rate, kernel_size=1, bias=False))
-            self.add_module("norm2", nn.BatchNorm2d(bn_size * growth_rate))
-            self.add_module("relu2", nn.ReLU(inplace=True))
-            self.add_module("conv2", nn.Conv2d(bn_size * growth_rate, growth_rate, 3, padding=1, bias=False))
+            self.add_module("conv1", nn.Conv2d(num_input_features, growth_rate, 3, padding=1, bias=False))
 
         def forward(self, x):
-            new_features = super().forward(x)
-            new_features = F.dropout(new_features, p=0.0, training=self.training)
+            new_features = F.dropout(super().forward(x), p=0.0, training=self.training)
             return torch.cat([x, new_features], 1)
 
-    block = [(f"denselayer{i + 1}", _DenseLayer(4 + 3 * i, 3, 2)) for i in range(3)]
+    block = [(f"denselayer{i + 1}", _DenseLayer(4 + 3 * i, 3)) for i in range(3)]
     transition = [("norm", nn.BatchNorm2d(13)), ("conv", nn.Conv2d(13, 5, 1)), ("pool", nn.AvgPool2d(2, stride=2))]
     model = nn.Sequential(OrderedDict([("block", nn.Sequential(OrderedDict(block))), *transition]))
 

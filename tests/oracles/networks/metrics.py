@@ -5,27 +5,20 @@ from . import classes, evenly, network, normal
 
 @network(normal(7, 4), classes(4, 7))
 def focal_loss(torch, nn, F):
-    class FocalLoss(nn.Module):
-        def __init__(self, gamma=2.0, alpha=0.25):
-            super().__init__()
-            self.gamma, self.alpha = gamma, alpha
+    def focal_loss(inputs, targets, gamma=2.0, alpha=0.25):
+        ce = F.cross_entropy(inputs, targets, reduction="none")
+        pt = torch.exp(-ce)
+        return (alpha * (1 - pt) ** gamma * ce).mean()
 
-        def forward(self, inputs, targets):
-            ce = F.cross_entropy(inputs, targets, reduction="none")
-            pt = torch.exp(-ce)
-            return (self.alpha * (1 - pt) ** self.gamma * ce).mean()
-
-    def sigmoid_focal_loss(inputs, targets, alpha=0.25, gamma=2):
+    def sigmoid_focal_loss(inputs, targets, gamma=2):
         p = torch.sigmoid(inputs)
         ce_loss = F.binary_cross_entropy_with_logits(inputs, targets, reduction="none")
         p_t = p * targets + (1 - p) * (1 - targets)
-        loss = ce_loss * ((1 - p_t) ** gamma)
-        alpha_t = alpha * targets + (1 - alpha) * (1 - targets)
-        return (alpha_t * loss).sum()
+        return (ce_loss * ((1 - p_t) ** gamma)).sum()
 
     def step(model, x, y):
         scores = model(x)
-        return FocalLoss()(scores, y) + sigmoid_focal_loss(scores, F.one_hot(y, 4).to(scores.dtype)), scores
+        return focal_loss(scores, y) + sigmoid_focal_loss(scores, F.one_hot(y, 4).to(scores.dtype)), scores
 
     return nn.Linear(4, 4), step
 
@@ -33,14 +26,12 @@ def focal_loss(torch, nn, F):
 @network(normal(2, 3, 5, 5), classes(3, 2, 5, 5))
 def dice_loss(torch, nn, F):
     def dice_loss(true, logits, eps=1e-7):
-        num_classes = logits.shape[1]
-        true_1_hot = torch.eye(num_classes)[true.squeeze(1)]
-        true_1_hot = true_1_hot.permute(0, 3, 1, 2).float()
+        true_1_hot = torch.eye(logits.shape[1])[true.squeeze(1)].permute(0, 3, 1, 2).float().to(logits.dtype)
         probas = F.softmax(logits, dim=1)
-        true_1_hot = true_1_hot.to(logits.dtype)
         dims = (0,) + tuple(range(2, true.dim() + 1))
         intersection = torch.sum(probas * true_1_hot, dims)
         cardinality = torch.sum(probas + true_1_hot, dims)
+        cardinality = torch.where(cardinality == 0, intersection, cardinality)
         return 1 - (2.0 * intersection / (cardinality + eps)).mean()
 
     def iou(pred, label):
@@ -71,16 +62,10 @@ def nearest_neighbours(torch, nn, F):
 def accuracies(torch, nn, F):
     def accuracy(output, target, topk=(1,)):
         with torch.no_grad():
-            maxk = max(topk)
-            batch_size = target.size(0)
-            _, pred = output.topk(maxk, 1, True, True)
+            _, pred = output.topk(max(topk), 1, True, True)
             pred = pred.t()
             correct = pred.eq(target.view(1, -1).expand_as(pred))
-            res = []
-            for k in topk:
-                correct_k = correct[:k].reshape(-1).float().sum(0, keepdim=True)
-                res.append(correct_k * (100.0 / batch_size))
-            return res
+            return [correct[:k].reshape(-1).float().sum(0, keepdim=True) * (100.0 / target.size(0)) for k in topk]
 
     def step(model, x, y):
         output = model(x)
@@ -90,15 +75,8 @@ def accuracies(torch, nn, F):
         for t, p in zip(y.view(-1), pred.view(-1), strict=True):
             counts[t.long(), p.long()] += 1
         precision = confusion.diagonal() / confusion.sum(0).clamp(min=1)
-        total = (pred == y).sum().item() / len(y)
-        return (
-            F.cross_entropy(output, y),
-            *accuracy(output, y, (1, 3)),
-            confusion,
-            counts,
-            precision,
-            y.new_ones(1) * total,
-        )
+        total = y.new_ones(1) * ((pred == y).sum().item() / len(y))
+        return F.cross_entropy(output, y), *accuracy(output, y, (1, 3)), confusion, counts, precision, total
 
     return nn.Linear(5, 5), step
 
@@ -106,24 +84,16 @@ def accuracies(torch, nn, F):
 @network(evenly(4, 3, 4), evenly(4, 3))
 def ranking(torch, nn, F):
     """Attention pooling, margins between scores, and standard scores."""
-
-    class Scorer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.query = nn.Parameter(torch.ones(4) / 4)
-            self.temperature = nn.Parameter(torch.tensor(0.5))
-
-        def forward(self, x):
-            return torch.matmul(x, self.query) / self.temperature.clamp(min=0.1)
+    model = nn.ParameterList([nn.Parameter(torch.ones(4) / 4), nn.Parameter(torch.tensor(0.5))])
 
     def step(model, x, relevance):
-        scores = model(x)
-        weights = torch.softmax(scores, dim=1).unsqueeze(-1)
-        pooled = torch.sum(weights * x, dim=1)
+        query, temperature = model
+        scores = torch.matmul(x, query) / temperature.clamp(min=0.1)
+        pooled = torch.sum(torch.softmax(scores, dim=1).unsqueeze(-1) * x, dim=1)
         standard = (scores - scores.mean(dim=1, keepdim=True)) / (scores.std(dim=1, keepdim=True) + 1e-5)
         margins = (scores.unsqueeze(2) - scores.unsqueeze(1))[:, *torch.triu(torch.ones(3, 3), 1).nonzero().unbind(1)]
         log_likelihood = torch.cumsum(F.log_softmax(scores, dim=1), dim=1)
         listwise = -(F.softmax(relevance, dim=1) * F.log_softmax(scores, dim=1)).sum(1).mean()
         return listwise + F.relu(1 - margins).mean() + standard.var() + pooled.prod(1).sum(), log_likelihood
 
-    return Scorer(), step
+    return model, step

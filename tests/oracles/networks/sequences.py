@@ -5,30 +5,16 @@ from . import classes, network, normal
 
 @network(normal(3, 5, 4), classes(2, 3))
 def recurrent(torch, nn, F):
-    class RNN(nn.Module):
-        def __init__(self, input_size, hidden_size, output_size):
-            super().__init__()
-            self.hidden_size = hidden_size
-            self.i2h = nn.Linear(input_size + hidden_size, hidden_size)
-            self.i2o = nn.Linear(input_size + hidden_size, output_size)
-            self.softmax = nn.LogSoftmax(dim=1)
-
-        def forward(self, input, hidden):
-            combined = torch.cat((input, hidden), 1)
-            hidden = torch.tanh(self.i2h(combined))
-            output = self.softmax(self.i2o(combined))
-            return output, hidden
-
-        def initHidden(self, n):
-            return torch.zeros(n, self.hidden_size)
+    model = nn.ModuleDict({"i2h": nn.Linear(10, 6), "i2o": nn.Sequential(nn.Linear(10, 2), nn.LogSoftmax(dim=1))})
 
     def step(model, line, category):
-        hidden = model.initHidden(line.size(0))
+        hidden = torch.zeros(line.size(0), 6)
         for i in range(line.size(1)):
-            output, hidden = model(line[:, i], hidden)
+            combined = torch.cat((line[:, i], hidden), 1)
+            output, hidden = model["i2o"](combined), torch.tanh(model["i2h"](combined))
         return nn.NLLLoss()(output, category), output, hidden
 
-    return RNN(4, 6, 2), step
+    return model, step
 
 
 @network(normal(5, 2, 3), normal(2, 2), optimizer="Adagrad", lr=1e-2, eps=1e-6)
@@ -36,7 +22,6 @@ def lstm(torch, nn, F):
     class LSTMCell(nn.Module):
         def __init__(self, input_size, hidden_size, bias=True):
             super().__init__()
-            self.hidden_size = hidden_size
             self.x2h = nn.Linear(input_size, 4 * hidden_size, bias=bias)
             self.h2h = nn.Linear(hidden_size, 4 * hidden_size, bias=bias)
 
@@ -46,56 +31,36 @@ def lstm(torch, nn, F):
             ingate, forgetgate, cellgate, outgate = gates.chunk(4, 1)
             ingate, forgetgate = torch.sigmoid(ingate), F.sigmoid(forgetgate + 1)
             cy = torch.mul(cx, forgetgate) + torch.mul(ingate, torch.tanh(cellgate))
-            hy = torch.mul(outgate.sigmoid(), torch.tanh(cy))
-            return hy, cy
-
-    class Model(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.lstm = LSTMCell(3, 4)
-            self.fc = nn.Linear(4, 2)
-
-        def forward(self, x):
-            h0 = torch.zeros(x.size(1), 4, dtype=x.dtype).to(x.device)
-            c0, outs = torch.zeros_like(h0).requires_grad_(), []
-            for seq in range(x.size(0)):
-                h0, c0 = self.lstm(x[seq, :, :], (h0, c0))
-                outs.append(h0)
-            outs = torch.stack(outs, dim=0)
-            return self.fc(outs[-1].squeeze()), outs
+            return torch.mul(outgate.sigmoid(), torch.tanh(cy)), cy
 
     def step(model, x, y):
-        out, outs = model(x)
-        return F.mse_loss(out, y), outs
+        h0 = torch.zeros(x.size(1), 4, dtype=x.dtype).to(x.device)
+        c0, outs = torch.zeros_like(h0).requires_grad_(), []
+        for seq in range(x.size(0)):
+            h0, c0 = model["lstm"](x[seq, :, :], (h0, c0))
+            outs.append(h0)
+        outs = torch.stack(outs, dim=0)
+        return F.mse_loss(model["fc"](outs[-1].squeeze()), y), outs
 
-    return Model(), step
+    return nn.ModuleDict({"lstm": LSTMCell(3, 4), "fc": nn.Linear(4, 2)}), step
 
 
 @network(classes(11, 6), classes(11, 6), classes(11, 6, 4))
 def word2vec(torch, nn, F):
-    class SkipGramNeg(nn.Module):
-        def __init__(self, n_vocab, n_embed):
-            super().__init__()
-            self.in_embed = nn.Embedding(n_vocab, n_embed)
-            self.out_embed = nn.Embedding(n_vocab, n_embed)
-            nn.init.uniform_(self.in_embed.weight, -1, 1)
-            nn.init.uniform_(self.out_embed.weight, -1, 1)
-
-        def forward(self, center, context, negatives):
-            v, u = self.in_embed(center), self.out_embed(context)
-            pos = F.logsigmoid(torch.sum(v * u, dim=1))
-            neg_score = torch.bmm(self.out_embed(negatives), v.unsqueeze(2)).squeeze(2)
-            neg = F.logsigmoid(-neg_score).sum(1)
-            return -(pos + neg).mean()
+    """Skip-grams with negative samples."""
+    model = nn.ModuleList([nn.Embedding(11, 5), nn.Embedding(11, 5)])
+    nn.init.uniform_(model[0].weight, -1, 1)
 
     def step(model, center, context, negatives):
-        loss = model(center, context, negatives)
-        embeds = model.in_embed.weight.detach()
+        in_embed, out_embed = model
+        v, u = in_embed(center), out_embed(context)
+        pos = F.logsigmoid(torch.sum(v * u, dim=1))
+        neg = F.logsigmoid(-torch.bmm(out_embed(negatives), v.unsqueeze(2)).squeeze(2)).sum(1)
+        embeds = in_embed.weight.detach()
         norm = embeds / embeds.norm(dim=1, keepdim=True)
-        sim, index = torch.mm(norm, norm.t()).topk(3, dim=1)
-        return loss, sim, index
+        return -(pos + neg).mean(), *torch.mm(norm, norm.t()).topk(3, dim=1)
 
-    return SkipGramNeg(11, 5), step
+    return model, step
 
 
 @network(classes(9, 3, 7), classes(2, 3))
@@ -124,25 +89,17 @@ def text_cnn(torch, nn, F):
 
 @network(normal(2, 3, 16))
 def causal_dilated_convolutions(torch, nn, F):
-    class Chomp1d(nn.Module):
-        def __init__(self, chomp_size):
-            super().__init__()
-            self.chomp_size = chomp_size
-
-        def forward(self, x):
-            return x[:, :, : -self.chomp_size].contiguous()
-
     class TemporalBlock(nn.Module):
         def __init__(self, n_inputs, n_outputs, kernel_size, dilation):
             super().__init__()
-            padding = (kernel_size - 1) * dilation
-            conv = nn.Conv1d(n_inputs, n_outputs, kernel_size, stride=1, padding=padding, dilation=dilation)
-            self.net = nn.Sequential(conv, Chomp1d(padding), nn.GELU(), nn.Dropout(0.0))
+            self.chomp_size = (kernel_size - 1) * dilation
+            self.conv = nn.Conv1d(n_inputs, n_outputs, kernel_size, padding=self.chomp_size, dilation=dilation)
             self.downsample = nn.Conv1d(n_inputs, n_outputs, 1) if n_inputs != n_outputs else None
 
         def forward(self, x):
+            out = F.gelu(self.conv(x)[:, :, : -self.chomp_size].contiguous())
             res = x if self.downsample is None else self.downsample(x)
-            return F.relu(self.net(x) + res)
+            return F.relu(out + res)
 
     def step(model, x):
         y = model(x)

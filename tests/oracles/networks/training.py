@@ -23,25 +23,20 @@ def epochs(torch, nn, F):
             running_loss += loss.item() * x.size(0)
         return running_loss / len(inputs)
 
+    @torch.no_grad()
     def evaluate(model, inputs, labels):
-        model.eval()
-        test_loss, correct = 0, 0
-        with torch.no_grad():
-            output = model(inputs)
-            test_loss += F.cross_entropy(output, labels, reduction="sum").item()
-            pred = output.argmax(dim=1)
-            correct += pred.eq(labels.view_as(pred)).sum().item()
-        return test_loss / len(inputs), correct
+        output = model.eval()(inputs)
+        pred = output.argmax(dim=1)
+        return F.cross_entropy(output, labels, reduction="sum").item(), pred.eq(labels.view_as(pred)).sum().item()
 
     def step(model, inputs, labels):
-        inputs, device = inputs.detach(), inputs.device
-        model = model.to(device)
-        criterion = nn.CrossEntropyLoss().to(device)
+        inputs, model = inputs.detach(), model.to(inputs.device)
+        criterion = nn.CrossEntropyLoss().to(inputs.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
         scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
         best_loss, history = float("inf"), []
         for _epoch in range(4):
-            history.append(train_one_epoch(model, criterion, optimizer, inputs.to(device), labels.to(device)))
+            history.append(train_one_epoch(model, criterion, optimizer, inputs, labels.to(inputs.device)))
             val_loss, correct = evaluate(model, inputs, labels)
             scheduler.step()
             history += [val_loss, float(correct), scheduler.get_last_lr()[0]]
@@ -57,11 +52,8 @@ def epochs(torch, nn, F):
 def regression_from_scratch(torch, nn, F):
     """Without a layer or an optimiser: the model is there for the test alone."""
 
-    def linreg(X, w, b):
-        return torch.matmul(X, w) + b
-
-    def squared_loss(y_hat, y):
-        return (y_hat - y.reshape(y_hat.shape)) ** 2 / 2
+    def squared_loss(X, y, w, b):
+        return (torch.matmul(X, w) + b - y) ** 2 / 2
 
     def sgd(params, lr, batch_size):
         with torch.no_grad():
@@ -73,10 +65,9 @@ def regression_from_scratch(torch, nn, F):
         w, b = torch.full((2, 1), 0.01, dtype=features.dtype), torch.zeros(1, dtype=features.dtype)
         params = [w.requires_grad_(), b.requires_grad_()]
         for _ in range(5):
-            loss = squared_loss(linreg(features.detach(), *params), labels.detach())
-            loss.sum().backward()
+            squared_loss(features.detach(), labels.detach(), *params).sum().backward()
             sgd(params, 0.3, len(features))
-        return squared_loss(linreg(features, *params), labels).mean(), *params
+        return squared_loss(features, labels, *params).mean(), *params
 
     return nn.Identity(), step
 
