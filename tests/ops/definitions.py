@@ -251,53 +251,31 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
     return group_norm(x, x.shape[1], weight, bias, eps)
 
 
-def normalize(x, p=2.0, dim=1, eps=1e-12):
-    size = np.abs(x)
-    length = size.max(dim, keepdims=True) if p == np.inf else (size**p).sum(dim, keepdims=True) ** (1 / p)
-    return x / np.maximum(length, eps)
-
-
 def dropout(x, p=0.5, training=True, inplace=False):
     return x * (1 - p) if training else x
 
 
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    size = np.abs(x1 - x2 + eps)
-    return size.max(-1, keepdims=keepdim) if p == np.inf else (size**p).sum(-1, keepdims=keepdim) ** (1 / p)
-
-
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction="mean"):
-    near, far = (pairwise_distance(anchor, other, p, eps) for other in (positive, negative))
-    far = np.minimum(far, pairwise_distance(positive, negative, p, eps)) if swap else far
-    values = np.maximum(margin + near - far, 0)
-    return {"none": values, "sum": values.sum(), "mean": values.mean()}[reduction]
+def _of_classes(logs, target, weight, ignore_index, reduction, smoothing=0.0):
+    """Of classes by number, which are a distribution too, or of distributions, which are never ignored."""
+    axis = min(1, logs.ndim - 1)
+    weight = 1.0 if weight is None else weight.reshape([-1 if d == axis else 1 for d in range(logs.ndim)])
+    counts, parts = 1, None
+    if target.dtype.kind != "f":
+        counts = target != ignore_index
+        target = np.moveaxis(np.eye(logs.shape[axis])[np.where(counts, target, 0)], -1, axis)
+        parts = ((target * weight).sum(axis) * counts).sum()
+    target = (1 - smoothing) * target + smoothing / logs.shape[axis]
+    values = -(target * weight * logs).sum(axis) * counts
+    return {"none": values, "sum": values.sum(), "mean": values.sum() / (parts or values.size)}[reduction]
 
 
 def nll_loss(x, target, weight=None, ignore_index=-100, reduction="mean"):
-    x = np.moveaxis(x, 1, 0) if x.ndim > 1 else x
-    counts = target != ignore_index
-    places = np.where(counts, target, 0)
-    weights = counts * (1.0 if weight is None else weight[places])
-    values = -np.take_along_axis(x, places[None], 0)[0] * weights
-    return {"none": values, "sum": values.sum(), "mean": values.sum() / weights.sum()}[reduction]
+    return _of_classes(x, target, weight, ignore_index, reduction)
 
 
 def cross_entropy(x, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    axis = min(1, x.ndim - 1)
-    logs = x - np.log(np.exp(x).sum(axis, keepdims=True))
-    ones = [-1 if d == axis else 1 for d in range(x.ndim)]
-    spread = logs * (1.0 if weight is None else weight.reshape(ones))
-    if target.dtype.kind == "f":
-        values = -(spread * ((1 - label_smoothing) * target + label_smoothing / x.shape[axis])).sum(axis)
-        return {"none": values, "sum": values.sum(), "mean": values.sum() / max(values.size, 1)}[reduction]
-    hard = nll_loss(logs, target, weight, ignore_index, reduction)
-    if not label_smoothing:
-        return hard
-    counts = target != ignore_index
-    even = -spread.sum(axis) * counts / x.shape[axis]
-    total = (counts * (1.0 if weight is None else weight[np.where(counts, target, 0)])).sum()
-    even = {"none": even, "sum": even.sum(), "mean": even.sum() / total}[reduction]
-    return (1 - label_smoothing) * hard + label_smoothing * even
+    logs = x - np.log(np.exp(x).sum(min(1, x.ndim - 1), keepdims=True))
+    return _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
 
 
 # ---- by name ---------------------------------------------------------------------------------------------------------
@@ -308,9 +286,8 @@ DEFINITIONS |= {name: _place(getattr(np, name)) for name in ("argmax", "argmin")
 DEFINITIONS |= {name: _scan(getattr(np, name)) for name in ("cumsum", "cumprod")}
 DEFINITIONS |= {"max": _extreme(np.max, np.argmax, np.maximum), "min": _extreme(np.min, np.argmin, np.minimum)}
 DEFINITIONS |= {one.__name__: one for one in (sort, argsort, topk, flatten, unflatten, squeeze, expand, diagonal)}
-DEFINITIONS |= {one.__name__: one for one in (split, pad, one_hot, dropout, normalize, nll_loss)}
-DEFINITIONS |= {one.__name__: one for one in (group_norm, instance_norm, interpolate)}
-DEFINITIONS |= {one.__name__: one for one in (cross_entropy, pairwise_distance, triplet_margin_loss)}
+DEFINITIONS |= {one.__name__: one for one in (split, pad, one_hot, interpolate)}
+DEFINITIONS |= {one.__name__: one for one in (group_norm, instance_norm, dropout, nll_loss, cross_entropy)}
 DEFINITIONS |= {
     "clamp": lambda x, min=None, max=None, inplace=False: np.clip(x, min, max),
     "t": np.transpose,
