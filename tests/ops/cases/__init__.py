@@ -56,34 +56,13 @@ class Draw:
         return rng.random(self.shape) < 0.5 if self.kind == "flags" else rng.integers(0, self.below, self.shape)
 
 
-def real(*shape, grad=True):
-    return Draw(shape, grad=grad)
+def _kind(kind, grad=True):
+    return lambda *shape: Draw(shape, kind, grad)
 
 
-def positive(*shape):
-    return Draw(shape, "positive")
-
-
-def constant(*shape):
-    """Positive numbers that need no gradient."""
-    return Draw(shape, "positive", False)
-
-
-def away(*shape):
-    return Draw(shape, "away")
-
-
-def ties(*shape):
-    """Small integers with many equal ones: where gradients at ties and kinks must follow PyTorch's."""
-    return Draw(shape, "ties")
-
-
-def probabilities(*shape):
-    return Draw(shape, "probabilities")
-
-
-def flags(*shape):
-    return Draw(shape, "flags", False)
+real, positive, away, probabilities = map(_kind, ("normal", "positive", "away", "probabilities"))
+ties = _kind("ties")  # small integers with many equal ones, where gradients at ties and kinks must follow PyTorch's
+constant, flags = _kind("positive", False), _kind("flags", False)
 
 
 def classes(below, *shape):
