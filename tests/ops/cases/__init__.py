@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.ops.definitions import DEFINITIONS
+from tests.ops import definitions
 
 
 def _away(rng, shape):
@@ -127,7 +127,7 @@ class Op:
     name: str
     samples: tuple
     refusals: tuple = ()
-    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: that of DEFINITIONS
+    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: that of its docstring
     differentiable: bool = True
     views: bool = False  # its result may share memory with its first argument, as that of its first sample does
 
@@ -138,7 +138,8 @@ class Op:
 def op(name, *rows, **options):
     """An Op of samples and refusals."""
     samples, refusals = (tuple(row for row in rows if isinstance(row, kind)) for kind in (Sample, Refusal))
-    return Op(name, samples, refusals, **{"reference": DEFINITIONS.get(name)} | options)
+    reference = getattr(definitions, name, None) or getattr(definitions, f"{name}_", None)
+    return Op(name, samples, refusals, **{"reference": reference} | options)
 
 
 def all_ops():
