@@ -120,7 +120,6 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        _check_optimizer("unscale_", optimizer)
         checked = self._check(optimizer, None, math.inf)
         for place, batch in batches_of(checked.parameters):
             with place.active():
@@ -165,7 +164,6 @@ class GradScaler:
 
         Errors  RuntimeError for a second step before update(), and if there is no gradient
         """
-        _check_optimizer("step", optimizer)
         if self._enabled:
             self.clipped_step(optimizer)
         else:
@@ -237,24 +235,6 @@ class GradScaler:
         """s, a number; 1.0 where it is not enabled. Waits for the device."""
         return self._scale.item() if self._enabled else 1.0
 
-    def get_growth_factor(self):
-        return self._growth_factor
-
-    def set_growth_factor(self, new_factor):
-        self._growth_factor = _between("new_factor", new_factor, 1)
-
-    def get_backoff_factor(self):
-        return self._backoff_factor
-
-    def set_backoff_factor(self, new_factor):
-        self._backoff_factor = _between("new_factor", new_factor, 0, 1)
-
-    def get_growth_interval(self):
-        return self._growth_interval
-
-    def set_growth_interval(self, new_interval):
-        self._growth_interval = _count("new_interval", new_interval)
-
     def state_dict(self):
         """All that a continued training needs, as JSON values; {} where it is not enabled."""
         if not self._enabled:
@@ -286,11 +266,6 @@ class GradScaler:
         tracker = _count("_growth_tracker", state_dict["_growth_tracker"], 0)
         self._growth_factor, self._backoff_factor, self._growth_interval = growth, backoff, interval
         self._set(scale, tracker)
-
-
-def _check_optimizer(op, optimizer):
-    if not isinstance(optimizer, Optimizer):
-        raise KindError(f"{op}: optimizer is a {type(optimizer).__name__}, wanted an Optimizer")
 
 
 def _between(name, value, least, most=math.inf):

@@ -45,7 +45,7 @@ def order_of(array):
 def _order_of(shape, strides, itemsize):
     if len(shape) == 4:
         dense = strides_of(shape, CHANNELS_LAST, itemsize)
-        if 0 in shape or all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True)):
+        if all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True)):
             return CHANNELS_LAST
     return tuple(sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis)))
 

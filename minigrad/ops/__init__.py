@@ -24,21 +24,9 @@ from .scans import *
 from .shape import *
 from .softmax import *
 
-__all__: list[str] = []
-__all__ += attention.__all__
-__all__ += contract.__all__
-__all__ += conv.__all__
-__all__ += elementwise.__all__
-__all__ += loss.__all__
-__all__ += _matmul.__all__
-__all__ += normalization.__all__
-__all__ += pool.__all__
-__all__ += random.__all__
-__all__ += reduce.__all__
-__all__ += resize.__all__
-__all__ += scans.__all__
-__all__ += shape.__all__
-__all__ += _softmax.__all__
+_FAMILIES = (attention, contract, conv, elementwise, loss, _matmul, normalization, pool)
+_FAMILIES += (random, reduce, resize, scans, shape, _softmax)
+__all__ = [name for family in _FAMILIES for name in family.__all__]
 
 
 def _with_names_of_numpy(op):

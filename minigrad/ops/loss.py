@@ -435,7 +435,7 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of the difference of vectors; eps keeps it from 0, where it has no slope.
 
-    Math    d = x1 - x2 + eps;  out = sum(abs(d)^p, dim)^(1/p) for dim the last;  other p as norm
+    Math    d = x1 - x2 + eps;  out = sum(abs(d)^p, dim)^(1/p), dim the last;  other p as norm
     Grads   dx1 = g * sign(d) * (abs(d) / out)^(p - 1)        dx2 = -dx1
     Shapes  x1 and x2 broadcast; the last dimension disappears unless keepdim
     Types   floating ones, which promote, and integers
@@ -450,7 +450,8 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     """Whether the anchor is nearer to the positive than to the negative, by a margin.
 
     swap    take the distance of positive and negative where that is less than the one of anchor and negative
-    Math    loss = max(margin + |anchor - positive| - |anchor - negative|, 0), distances as pairwise_distance
+    Math    near = sum(abs(anchor - positive + eps)^p, dim)^(1/p);  far = sum(abs(anchor - negative + eps)^p, dim)^(1/p)
+            losses = max(margin + near - far, 0);  loss = sum(losses) / count(losses), dim the last
     Grads   those of the distances where the maximum is not 0
     Shapes  (..., D) three times, which broadcast -> scalar, or (...) if reduction is 'none'
     Source  Balntas and others 2016, "Learning local feature descriptors with triplets and shallow CNNs"

@@ -375,7 +375,7 @@ def instance_norm(input, *, weight=None, bias=None, eps=1e-5):
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Vectors scaled to length 1, or by 1 / eps where they are shorter than that.
 
-    Math    out = input / max(|input|_p, eps), along dim
+    Math    out = input / max(sum(abs(input)^p, dim)^(1/p), eps);  other p as norm
     Grads   of the quotient; the norm counts as the constant eps where it is below
     Shapes  out as input
     Source  torch.nn.functional.normalize

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, checkpoint, nn, no_grad, optim
+from minigrad import Tensor, nn, no_grad, optim
 from minigrad.nn import functional as F
 from minigrad.optim import Optimizer
 from tests.device.stand_in_gpus import gpus
@@ -13,24 +13,19 @@ RNG = np.random.default_rng(0)
 X, Y = (RNG.standard_normal((3, 4)).astype(np.float32) for _ in range(2))
 
 UPDATES = {  # {what is written: the same in NumPy, None where it is the same text}
-    "x += y": None,
     "x -= 0.1 * y": "x -= np.float32(0.1) * y",
     "x *= y[0]": None,
     "x **= 2": None,
     "x @= x.T @ x": "x[...] = x @ (x.T @ x)",
-    "x.add_(y)": "x += y",
-    "x.add_(y, alpha=0.5)": "x += np.float32(0.5) * y",
+    "x.mul_(0.9).add_(y, alpha=0.5)": "x[...] = x * np.float32(0.9) + np.float32(0.5) * y",
     "x.sub_(y[:, :1], alpha=-2)": "x -= -2 * y[:, :1]",
-    "x.mul_(0.9).add_(y)": "x[...] = x * np.float32(0.9) + y",
     "x.div_(y, rounding_mode='floor')": "x //= y",
     "x.clamp_(-0.5, 0.5)": "x[...] = x.clip(-0.5, 0.5)",
     "x.zero_()": "x[...] = 0",
     "x.fill_(3)": "x[...] = 3",
     "x.copy_(y[1])": "x[...] = y[1]",
     "x[1, 2] = y[0, 0]": None,
-    "x[:, 1:3] = y[:, 2:]": None,
-    "x[..., -1] = y[..., 0]": None,
-    "x[y > 0] = 0": None,
+    "x[..., 1:3] = y[:, 2:]": None,
     "x[[0, 2], [3, 0]] = 7": None,
     "x[:, [0, 3]] = y[:, :2]": None,
     "x[y[:, 0] > 9] *= 2": None,
@@ -51,22 +46,21 @@ def with_grad(x):
 
 KINDS = {  # {kind: (the owner of some memory, the Tensor on it that is updated)}
     "a leaf that requires a gradient": lambda x: (x, x),
-    "its detached twin": lambda x: (x, x.detach()),
     "its data": lambda x: (x, x.data),
     "its view": lambda x: (x, x.view(3, 4)),
     "a gradient": lambda x: ((w := with_grad(x)).grad, w.grad),
-    "a Tensor that requires none": lambda x: (x.detach(), x.detach()),
     "a result without a history": lambda x: ((y := x.detach() * 1), y),
+    "on a GPU": lambda x: (x := x.to("cuda").detach(), x),
 }
 
 
 @pytest.mark.parametrize("text", UPDATES)
 def test_an_update_is_that_of_numpy(text):
-    """Of every kind of Tensor that may be updated, on the CPU, and of a leaf on a GPU."""
+    """Of every kind of Tensor that may be updated."""
     wanted = {"np": np, "x": X.copy(), "y": Y}
     exec(UPDATES[text] or text, wanted)
     with gpus(1), no_grad():
-        for kind, make in [*KINDS.items(), ("on a GPU", lambda x: (x := x.to("cuda").detach(), x))]:
+        for kind, make in KINDS.items():
             owner, x = make(leaf(X))
             version, names = owner.version[0], {"x": x, "y": Tensor(Y).to(x.device)}
             exec(text, names)
@@ -78,7 +72,6 @@ REFUSED = {  # {what is refused: the error and its words}
     "w += 1": (RuntimeError, "iadd: input is a leaf .*; put the update under `with no_grad.*or use an optimiser"),
     "w[0] = 1": (RuntimeError, "setitem: input is a leaf that requires a gradient"),
     "y.add_(1)": (RuntimeError, "add_: input was made by mul, whose backward may need it; make a new Tensor, as by x"),
-    "x.add_(w)": (RuntimeError, "add_: other requires a gradient, which would be lost"),
     "x[0] = w[0]": (RuntimeError, "setitem: other requires a gradient, which would be lost"),
     "x.expand(2, 3, 4).add_(1)": (RuntimeError, "add_: the memory of input is read-only, or stands for several"),
     "x += x.expand(2, 3, 4)": (ValueError, r"iadd: input has shape \(3, 4\), the result would have \(2, 3, 4\)"),
@@ -87,8 +80,6 @@ REFUSED = {  # {what is refused: the error and its words}
     "i += 0.5": (TypeError, "iadd: input has elements int64, the result would have float32; convert before"),
     "i.bool().add_(1)": (TypeError, "add_: input has elements bool, the result would have int64"),
     "i.fill_(1.5)": (TypeError, "fill_: val is 1.5, wanted a number that int64 can hold"),
-    "i[0] = x[0, 0]": (TypeError, "setitem: input has elements int64, the result would have float32"),
-    "x[3] = 1": (IndexError, "out of bounds"),
     "x[[3]] = 1": (IndexError, "setitem: the indices run from 3 to 3"),
     "x[0] = 'one'": (TypeError, "setitem: value is 'one', wanted a number"),
     "x += 'one'": (TypeError, "unsupported operand"),
@@ -145,10 +136,8 @@ def test_data_is_a_tensor_on_the_same_memory():
     with gpus(1):
         for place in ("cpu", "cuda:0"):
             w = Tensor(X.copy()).to(place).requires_grad_()
-            w.grad = Tensor(Y).to(place)
-            w.data += -0.5 * w.grad
-            w.data -= 0.25 * w.grad
-            wanted = X - np.float32(0.5) * Y - np.float32(0.25) * Y
+            w.data += -0.5 * Tensor(Y).to(place)
+            wanted = X - np.float32(0.5) * Y
             np.testing.assert_array_equal(w.data.numpy(), wanted)
             assert w.requires_grad and w.is_leaf and not w.data.requires_grad and w.data.array is w.array
             w.data = w.data[0, 0] * 3
@@ -177,44 +166,38 @@ class Momentum(Optimizer):
                 p.data.add_(state["buffer"], alpha=-group["lr"])
 
 
-def test_an_optimiser_of_ones_own_needs_a_step_alone(tmp_path):
-    def parts(kind, lr):
-        model = nn.Linear(4, 2)
-        optimizer = kind(model.parameters(), lr=lr, momentum=0.9)
-        return model, optimizer, optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
-
-    def trained(kind, cut=None):
+def test_an_optimiser_of_ones_own_needs_a_step_alone():
+    """Another one with its state goes on where it was."""
+    found = []
+    for kind, cut in ((optim.SGD, None), (Momentum, None), (Momentum, 3)):
         minigrad.manual_seed(1)
-        model, optimizer, schedule = parts(kind, 0.1)
+        model = nn.Linear(4, 2)
+        optimizer = kind(model.parameters(), lr=0.1, momentum=0.9)
         for count in range(6):
             if count == cut:
-                checkpoint.save(tmp_path, model, optimizer, schedule)
-                model, optimizer, schedule = parts(kind, 0.7)
-                checkpoint.load(tmp_path, model, optimizer, schedule)
+                state, optimizer = optimizer.state_dict(), kind(model.parameters(), lr=0.7, momentum=0.1)
+                optimizer.load_state_dict(state)
             optimizer.zero_grad(set_to_none=count % 2 == 0)
             (model(Tensor(X)) ** 2).mean().backward()
             optimizer.step()
-            schedule.step()
-        return model.weight.array, optimizer
-
-    found, optimizer = trained(Momentum)
-    np.testing.assert_allclose(found, trained(optim.SGD)[0], rtol=1e-6)
-    np.testing.assert_array_equal(found, trained(Momentum, cut=3)[0])
+        found.append(model.weight.array)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+    np.testing.assert_array_equal(found[1], found[2])
     values = optimizer.state_dict()["state"][0]
-    assert values["step"] == 6 and type(values["buffer"]) is np.ndarray and "'lr': 0.0125" in repr(optimizer)
+    assert values["step"] == 6 and type(values["buffer"]) is np.ndarray and "'lr': 0.1" in repr(optimizer)
+
+
+class Add(nn.ReLU):
+    writes = False
+
+    def forward(self, x):
+        x = super().forward(x)
+        x += 1  # makes a new Tensor
+        return x.add_(1) if self.writes else x
 
 
 def test_an_export_knows_no_updates(tmp_path):
     pytest.importorskip("onnx")
-
-    class Add(nn.ReLU):
-        writes = False
-
-        def forward(self, x):
-            x = super().forward(x)
-            x += 1  # makes a new Tensor
-            return x.add_(1) if self.writes else x
-
     model = Add()
     minigrad.export_onnx(model, tmp_path / "a.onnx", (1, 2))
     model.writes = True

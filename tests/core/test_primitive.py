@@ -66,20 +66,18 @@ def test_refusals():
     def pair(x, count):
         return (x,) * count if count else x
 
-    cases = [
-        (lambda: op.grads(x=lambda g, w: g), TypeError, r"of x asks for \['w'\], it may ask for g, g_out, index"),
-        (lambda: op(leaf(1)), RuntimeError, "x requires a gradient but has no rule"),
-        (lambda: op(), TypeError, "^op: missing a required argument: 'x'"),
-        (lambda: pair(Tensor([1.0]), 3), TypeError, "^pair: the function returned a ndarray, a ndarray, a"),
-        (lambda: pair(Tensor([1.0, 2.0]), 0), TypeError, "returned a ndarray, wanted a tuple of 2 arrays: one, two"),
-    ]  # fmt: skip
-    for wrong in (lambda g: g, lambda index: index, lambda out: out, lambda g_scale: g_scale):
-        cases.append((lambda wrong=wrong: primitive(wrong), TypeError, "name of an output"))
-    for wrong in (lambda: 1, lambda x, *rest: x, lambda x, **rest: x):
-        cases.append((lambda wrong=wrong: primitive(wrong), TypeError, "only the first may be starred"))
-    for call, error, message in cases:
-        with pytest.raises(error, match=message):
+    for call, words in (
+        (lambda: op.grads(x=lambda g, w: g), r"of x asks for \['w'\], it may ask for g, g_out, index"),
+        (lambda: op(), "^op: missing a required argument: 'x'"),
+        (lambda: pair(Tensor([1.0]), 3), "^pair: the function returned a ndarray, a ndarray, a"),
+        (lambda: pair(Tensor([1.0, 2.0]), 0), "returned a ndarray, wanted a tuple of 2 arrays: one, two"),
+        *((lambda w=w: primitive(w), "name of an output") for w in (lambda g: g, lambda index: 1, lambda g_x: 1)),
+        *((lambda w=w: primitive(w), "only the first may be starred") for w in (lambda: 1, lambda x, *rest: x)),
+    ):
+        with pytest.raises(TypeError, match=words):
             call()
+    with pytest.raises(RuntimeError, match="x requires a gradient but has no rule"):
+        op(leaf(1))
     for rule, error in ((lambda g: g.reshape(3, 1), ValueError), (lambda g: g.array, TypeError)):
         op.grads(x=rule)
         with pytest.raises(error, match="op: the rule of x returned"):
@@ -89,43 +87,36 @@ def test_refusals():
 # ---- gradients at once -----------------------------------------------------------------------------------------------
 
 
-def with_gradient_at_once(function):
+def with_gradient_at_once(rule, at_once):
     @primitive
     def root(x):
         return np.sqrt(x)
 
-    root.grads(x=lambda g, x: 0.5 * g / ops.sqrt(x))
-    root.fast_grads(function)
+    root.grads(x=rule)
+    root.fast_grads(at_once)
     return root
 
 
-def test_the_array_made_at_once_is_kept_as_the_gradient():
+def test_the_array_made_at_once_is_the_gradient_and_is_looked_at_as_others():
     made = []
-    root = with_gradient_at_once(lambda g, out: made.append(0.5 * g / out) or {"x": made[-1]})  # which no rule asks for
+    rule = lambda g, x: 0.5 * g / ops.sqrt(x)
+    root = with_gradient_at_once(rule, lambda g, out: made.append(0.5 * g / out) or {"x": made[-1]})
     x = leaf([4.0, 16.0])
     root(x).sum().backward()
     assert x.grad.array is made[0] and x.grad.tolist() == [0.25, 0.125]
-
-
-KEEPS_ARRAY, KEEPS_SHAPE = (lambda g, x: ops.expand(g, x.shape)), (lambda g, x_shape: ops.expand(g, x_shape))
+    root = with_gradient_at_once(rule, lambda g, x: {"x": g * np.where(x > 1, np.nan, 1)})
+    with detect_anomaly(), pytest.raises(AnomalyError, match="^root: the gradient of x has NaN.*: x .* from 4 to 4"):
+        root(leaf([4.0])).sum().backward()
 
 
 def test_gradients_at_once_keep_no_array_where_rules_keep_none():
-    seven = {"x": np.full(2, 7.0)}
+    keeps_array, keeps_shape, sevens = (lambda g, x: g * x), (lambda g, x_shape: g), {"x": np.full(2, 7.0)}
     for rule, at_once, used in (
-        (KEEPS_ARRAY, lambda g, x: seven, True),
-        (KEEPS_ARRAY, lambda g, out: seven, True),
-        (KEEPS_SHAPE, lambda g, x_shape: seven, True),
-        (KEEPS_SHAPE, lambda g, x: seven, False),
+        (keeps_array, lambda g, out: sevens, True),
+        (keeps_shape, lambda g, x_shape: sevens, True),
+        (keeps_shape, lambda g, x: sevens, False),
     ):
-
-        @primitive
-        def total(x):
-            return x.sum()
-
-        total.grads(x=rule)
-        total.fast_grads(at_once)
-        (found,) = grad(total(x := leaf([1.0, 2.0])), x)
+        (found,) = grad(with_gradient_at_once(rule, at_once)(x := leaf([1.0, 4.0])).sum(), x)
         assert found.tolist() == ([7, 7] if used else [1, 1])
 
 
@@ -134,22 +125,12 @@ def test_gradients_at_once_are_made_on_the_device_of_the_gradient():
     with gpus(2):
         import cupy
 
-        @primitive
-        def same(x):
-            return x + 0
-
-        same.grads(x=lambda g, x: g)
-        same.fast_grads(lambda g, x: seen.append(cupy.cuda.Device().id) or {"x": g + 0})
-        x = Tensor([1.0, 2.0], requires_grad=True)
+        note = lambda g, x: seen.append(cupy.cuda.Device().id) or {"x": g + 0}
         for place in ("cuda:0", "cuda:1"):
-            same(x.to(place)).sum().backward()
-    assert seen == [0, 1] and x.grad.tolist() == [2, 2]
-
-
-def test_a_gradient_at_once_with_nan_is_found():
-    root = with_gradient_at_once(lambda g, x: {"x": g * np.where(x > 1, np.nan, 1)})
-    with detect_anomaly(), pytest.raises(AnomalyError, match="^root: the gradient of x has NaN.*: x .* from 4 to 4"):
-        root(leaf([4.0])).sum().backward()
+            x = Tensor([1.0, 4.0]).to(place).requires_grad_()
+            with_gradient_at_once(lambda g, x: g, note)(x).sum().backward()
+            assert x.grad.tolist() == [1, 1]
+    assert seen == [0, 1]
 
 
 def test_gradients_at_once_fit_their_arguments_and_leave_the_others_to_the_rules():

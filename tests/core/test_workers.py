@@ -1,5 +1,7 @@
-"""Worker processes and Python's threads, on every layer of threads that Numba has here: right results, no hang."""
+"""Threads and worker processes: the same bits for any number of them, on every layer of threads that Numba has here,
+and no hang."""
 
+import contextlib
 import importlib
 import os
 import signal
@@ -15,22 +17,21 @@ LIMIT = 300  # seconds, after which it hangs
 
 def layers():
     """Numba's layers of threads that can be loaded here."""
-    found = ["workqueue"]
-    for layer in ("omp", "tbb"):
-        try:
-            importlib.import_module(f"numba.np.ufunc.{layer}pool")
-        except ImportError:
-            continue
-        found.append(layer)
+    found = []
+    for module in ("workqueue", "omppool", "tbbpool"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(f"numba.np.ufunc.{module}")
+            found.append(module.removesuffix("pool"))
     return found
 
 
-def program(name, *arguments, **environment):
-    """What a module of this folder prints, run in a process of its own."""
-    settings = {"PYTHONPATH": os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "kernels")])}
+def program(case, layer, threads=2, **environment):
+    """What a case of worker_program.py prints."""
+    settings = {"NUMBA_NUM_THREADS": str(threads), "NUMBA_THREADING_LAYER": layer}
+    settings["PYTHONPATH"] = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "kernels")])
     settings["OMP_WAIT_POLICY"] = "PASSIVE"  # many threads on few CPUs
     settings["PYTHONWARNINGS"] = "ignore"  # newer Pythons warn of each fork of a process with threads
-    command = [sys.executable, "-m", f"tests.core.{name}", *arguments]
+    command = [sys.executable, "-m", "tests.core.worker_program", case]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = subprocess.Popen(command, env=os.environ | settings | environment, start_new_session=True, **pipes)
     try:
@@ -44,15 +45,21 @@ def program(name, *arguments, **environment):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize(
-    "case, layer", [*(("threads_and_forks", layer) for layer in layers()), ("worker_processes", "default")]
-)
-def test_computing_at_once(case, layer):
-    found = program("worker_program", case, NUMBA_NUM_THREADS="2", NUMBA_THREADING_LAYER=layer)
-    assert found == layer or layer == "default" and found in layers()
+@pytest.mark.parametrize("layer", layers())
+def test_computing_at_once(layer):
+    assert program("threads_and_forks", layer) == layer
+
+
+@pytest.mark.deep
+def test_worker_processes():
+    assert program("worker_processes", "default") in layers()
 
 
 @pytest.mark.deep
 def test_threads_that_compile_at_once(tmp_path):
-    settings = {"NUMBA_NUM_THREADS": "2", "NUMBA_THREADING_LAYER": "workqueue", "MINIGRAD_CACHE": str(tmp_path)}
-    assert program("worker_program", "first_calls_of_several_threads", **settings) == "workqueue"
+    assert program("first_calls_of_several_threads", "workqueue", MINIGRAD_CACHE=str(tmp_path)) == "workqueue"
+
+
+@pytest.mark.deep
+def test_any_number_of_threads_gives_the_same_bits():
+    assert program("numbers_of_threads", "default", 4) in layers()

@@ -1,7 +1,8 @@
-"""Processes and threads that compute at once: python -m tests.core.worker_program CASE, in a process of its own.
+"""Threads and processes that compute at once: python -m tests.core.worker_program CASE, in a process of its own.
 
-Each case prints the name of Numba's layer of threads when it has seen that all results have the bits of one that was
-alone. Whatever hangs is ended by the time limit of who started this.
+Each case sees that all results have the bits of one that was alone, and then prints the name of Numba's layer of
+threads. Work is shared however little it is, or the small samples of the tables would all stay on one thread. Whatever
+hangs is ended by the time limit of who started this.
 """
 
 import multiprocessing
@@ -15,11 +16,15 @@ import numba
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, data, optim
+from minigrad import Tensor, amp, data, nn, optim
 from minigrad.device.random import Generator, drawing_from
 from minigrad.nn import functional as F
-from minigrad_kernels.toolchain import cpu, jit, set_threads, threads
-from tests.core.same_bits import network, share_everything
+from minigrad.train import fit
+from minigrad_kernels.conv2d import winograd_plan
+from minigrad_kernels.toolchain import cpu, jit, product, set_threads, threads
+from tests.ops.cases import all_ops
+from tests.ops.test_ops import gradients, results, tensors, wrap
+from tests.optim.optim_parts import RULES, give_gradients, parameters
 
 STEPS, WORKERS = 3, 3
 
@@ -30,15 +35,15 @@ def batches():
     return data.Loader(images, 32, shuffle=True, seed=4, transform=augment)
 
 
-def trained(seed=1):
+def trained(seed=1, kind=optim.Adam, **options):
     """The hash of what a short training leaves, which draws from a Generator of its own."""
     with drawing_from(Generator(seed)):
-        model = network()
-        optimizer = optim.Adam(model.parameters())
-        for x, y in batches():
-            optimizer.zero_grad()
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
+        model = nn.Sequential(
+            *(nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)),
+            *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Dropout(0.25), nn.Flatten()),
+            *(nn.Linear(32 * 16, 64), nn.ReLU(), nn.Dropout(0.5), nn.Linear(64, 10)),
+        )
+        fit(model, batches(), kind(model.parameters(), lr=0.01), 1, **options)
     found = b"".join(np.array(tensor.detach()).tobytes() for tensor in model.state_dict().values())
     return sha256(found).hexdigest()
 
@@ -83,7 +88,60 @@ def at_once(work):
         worker.join()
 
 
-# ---- cases -----------------------------------------------------------------------------------------------------------
+# ---- any number of threads -------------------------------------------------------------------------------------------
+
+
+def of_row(op, sample):
+    """What an op gives, and the gradients."""
+    args, kwargs = sample.draw(wrap, np.float32)
+    out = results(op, args, kwargs)
+    found = gradients(out, [x for x in tensors(args, kwargs) if x.requires_grad])
+    return [x.detach().numpy() for x in (*out, *(g for g in found if g is not None))]
+
+
+def of_optimizer(make):
+    """Parameters and state after some steps."""
+    params = parameters()
+    optimizer = make(params)
+    for step in range(3):
+        give_gradients(params, step)
+        optim.clip_grad_norm_(params, 0.5)
+        optimizer.step()
+    values = [value for entry in optimizer.state_dict()["state"].values() for value in entry.values()]
+    return [np.asarray(value) for value in (*(x.detach() for x in params), *values)]
+
+
+def runs():
+    """(name, function of no arguments whose arrays are compared) of ops, optimisers and trainings."""
+    for op in all_ops():
+        for one in op.samples:
+            yield f"{op.name}{one}", lambda op=op, one=one: of_row(op, one)
+    for name, make in RULES.items():
+        yield name, lambda make=make: of_optimizer(make)
+    for kind, options in (
+        (optim.Adam, {"clip": 1.0}),
+        (optim.SGD, {"accumulate": 2}),
+        (optim.RMSprop, {"precision": "bfloat16"}),
+        (optim.Adagrad, {"precision": "float16", "scaler": amp.GradScaler(init_scale=2.0**10)}),
+    ):
+        yield kind.__name__, lambda kind=kind, options=options: [np.array(trained(kind=kind, **options))]
+
+
+def numbers_of_threads():
+    """One, two and four threads give the same bits, and share work nearly everywhere."""
+    entered, enter, compared = [], cpu.in_team, 0
+    cpu.in_team = lambda *arguments: entered.append(None) or enter(*arguments)
+    for name, run in runs():
+        found = []
+        for count in (1, 2, 4):
+            set_threads(count)
+            found.append([(array.dtype, array.shape, array.tobytes()) for array in run()])
+        assert found[0] == found[1] == found[2], name
+        compared += 1
+    assert len(entered) > compared > 700
+
+
+# ---- at once ---------------------------------------------------------------------------------------------------------
 
 
 def first_calls_of_several_threads():
@@ -167,24 +225,15 @@ def forked_with_an_open_loader(alone):
 
     iterator = iter(batches())
     next(iterator)
-    stop, thread = busy(lambda: list(batches()))
-    try:
-        for _ in range(4):
-            assert in_child(told)
-    finally:
-        stop.set()
-        thread.join()
+    assert in_child(told)
     assert len(list(iterator)) == STEPS - 1
 
 
-def main():
-    share_everything()
+if __name__ == "__main__":
+    cpu.shared.alone = cpu.shared.__call__
+    product.SHARED_WORK = winograd_plan.SHARED_WORK = 0
     set_threads(2)
     globals()[sys.argv[1]]()
     with cpu._team_lock:
         cpu.linker().pool()
     print(numba.threading_layer())
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,13 @@
 """Definitions in NumPy of the ops whose docstrings state them in words, or that NumPy takes with other arguments.
 
-Each takes the arguments of its op, with arrays of float64 in the place of Tensors. Those of losses, activations and
-others stand in their docstrings, which tests/ops/test_formulas.py evaluates.
+Each has the name of its op, with "_" behind that of a function of Python's. It takes the arguments of its op, with
+arrays of float64 in the place of Tensors. Losses, activations and others are defined by their docstrings, which
+tests/ops/test_formulas.py evaluates.
 """
 
 import numpy as np
 
-from minigrad_kernels.conv2d import reference as conv2d
+from minigrad_kernels.conv2d import reference as trio
 
 # ---- reductions, scans, orders ---------------------------------------------------------------------------------------
 
@@ -154,7 +155,7 @@ def _lowered(out, x, ndim):
     return out if x.ndim == ndim + 2 else out[0]
 
 
-def convolution(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
+def conv2d(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     ndim, images, filters = weight.ndim - 2, _lifted(x, weight.ndim - 2), _lifted(weight, weight.ndim - 2)
     stride, dilation = _pair(stride, ndim), _pair(dilation, ndim)
     reach = [d * (k - 1) for d, k in zip(dilation, filters.shape[2:], strict=True)]
@@ -163,15 +164,15 @@ def convolution(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1)
     else:
         widths = [(n, n) for n in _pair(padding, ndim, 0)]
     images = np.pad(images, [(0, 0), (0, 0), *widths])
-    return _lowered(conv2d.forward(images, filters, bias, False, stride, (0, 0), dilation, groups), x, ndim)
+    return _lowered(trio.forward(images, filters, bias, False, stride, (0, 0), dilation, groups), x, ndim)
 
 
-def transposed(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
+def conv_transpose2d(x, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1):
     ndim, images, filters = weight.ndim - 2, _lifted(x, weight.ndim - 2), _lifted(weight, weight.ndim - 2)
     settings = [_pair(stride, ndim), _pair(padding, ndim, 0), _pair(dilation, ndim)]
     rows = zip(images.shape[2:], filters.shape[2:], *settings, _pair(output_padding, ndim, 0), strict=True)
     size = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 + more for n, k, s, p, d, more in rows)
-    out = conv2d.input_grad(images, filters, *settings, groups, size)
+    out = trio.input_grad(images, filters, *settings, groups, size)
     return _lowered(out if bias is None else out + bias[:, None, None], x, ndim)
 
 
@@ -212,7 +213,7 @@ def _count(size, kernel, stride, padding, dilation, ceil):
     return count - 1 if ceil and (count - 1) * stride >= size + padding else count
 
 
-def adaptive(x, output_size):
+def adaptive_avg_pool2d(x, output_size):
     sizes = output_size if isinstance(output_size, tuple | list) else (output_size, output_size)
     pairs = [(n, n if count is None else count) for n, count in zip(x.shape[-2:], sizes, strict=True)]
     bounds = [[slice(i * n // count, -(-(i + 1) * n // count)) for i in range(count)] for n, count in pairs]
@@ -251,97 +252,54 @@ def instance_norm(x, weight=None, bias=None, eps=1e-5):
     return group_norm(x, x.shape[1], weight, bias, eps)
 
 
-def normalize(x, p=2.0, dim=1, eps=1e-12):
-    size = np.abs(x)
-    length = size.max(dim, keepdims=True) if p == np.inf else (size**p).sum(dim, keepdims=True) ** (1 / p)
-    return x / np.maximum(length, eps)
-
-
 def dropout(x, p=0.5, training=True, inplace=False):
     return x * (1 - p) if training else x
 
 
-def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
-    size = np.abs(x1 - x2 + eps)
-    return size.max(-1, keepdims=keepdim) if p == np.inf else (size**p).sum(-1, keepdims=keepdim) ** (1 / p)
-
-
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction="mean"):
-    near, far = (pairwise_distance(anchor, other, p, eps) for other in (positive, negative))
-    far = np.minimum(far, pairwise_distance(positive, negative, p, eps)) if swap else far
-    values = np.maximum(margin + near - far, 0)
-    return {"none": values, "sum": values.sum(), "mean": values.mean()}[reduction]
+def _of_classes(logs, target, weight, ignore_index, reduction, smoothing=0.0):
+    """Of classes by number, which are a distribution too, or of distributions, which are never ignored."""
+    axis = min(1, logs.ndim - 1)
+    weight = 1.0 if weight is None else weight.reshape([-1 if d == axis else 1 for d in range(logs.ndim)])
+    counts, parts = 1, None
+    if target.dtype.kind != "f":
+        counts = target != ignore_index
+        target = np.moveaxis(np.eye(logs.shape[axis])[np.where(counts, target, 0)], -1, axis)
+        parts = ((target * weight).sum(axis) * counts).sum()
+    target = (1 - smoothing) * target + smoothing / logs.shape[axis]
+    values = -(target * weight * logs).sum(axis) * counts
+    return {"none": values, "sum": values.sum(), "mean": values.sum() / (parts or values.size)}[reduction]
 
 
 def nll_loss(x, target, weight=None, ignore_index=-100, reduction="mean"):
-    x = np.moveaxis(x, 1, 0) if x.ndim > 1 else x
-    counts = target != ignore_index
-    places = np.where(counts, target, 0)
-    weights = counts * (1.0 if weight is None else weight[places])
-    values = -np.take_along_axis(x, places[None], 0)[0] * weights
-    return {"none": values, "sum": values.sum(), "mean": values.sum() / weights.sum()}[reduction]
+    return _of_classes(x, target, weight, ignore_index, reduction)
 
 
 def cross_entropy(x, target, weight=None, ignore_index=-100, reduction="mean", label_smoothing=0.0):
-    axis = min(1, x.ndim - 1)
-    logs = x - np.log(np.exp(x).sum(axis, keepdims=True))
-    ones = [-1 if d == axis else 1 for d in range(x.ndim)]
-    spread = logs * (1.0 if weight is None else weight.reshape(ones))
-    if target.dtype.kind == "f":
-        values = -(spread * ((1 - label_smoothing) * target + label_smoothing / x.shape[axis])).sum(axis)
-        return {"none": values, "sum": values.sum(), "mean": values.sum() / max(values.size, 1)}[reduction]
-    hard = nll_loss(logs, target, weight, ignore_index, reduction)
-    if not label_smoothing:
-        return hard
-    counts = target != ignore_index
-    even = -spread.sum(axis) * counts / x.shape[axis]
-    total = (counts * (1.0 if weight is None else weight[np.where(counts, target, 0)])).sum()
-    even = {"none": even, "sum": even.sum(), "mean": even.sum() / total}[reduction]
-    return (1 - label_smoothing) * hard + label_smoothing * even
+    logs = x - np.log(np.exp(x).sum(min(1, x.ndim - 1), keepdims=True))
+    return _of_classes(logs, target, weight, ignore_index, reduction, label_smoothing)
 
 
-# ---- by name ---------------------------------------------------------------------------------------------------------
+# ---- those of one line -----------------------------------------------------------------------------------------------
 
-DEFINITIONS = {name: _over(getattr(np, name)) for name in ("prod", "amax", "amin")}
-DEFINITIONS |= {name: _truth(getattr(np, name)) for name in ("any", "all")}
-DEFINITIONS |= {name: _place(getattr(np, name)) for name in ("argmax", "argmin")}
-DEFINITIONS |= {name: _scan(getattr(np, name)) for name in ("cumsum", "cumprod")}
-DEFINITIONS |= {"max": _extreme(np.max, np.argmax, np.maximum), "min": _extreme(np.min, np.argmin, np.minimum)}
-DEFINITIONS |= {one.__name__: one for one in (sort, argsort, topk, flatten, unflatten, squeeze, expand, diagonal)}
-DEFINITIONS |= {one.__name__: one for one in (split, pad, one_hot, dropout, normalize, nll_loss)}
-DEFINITIONS |= {one.__name__: one for one in (group_norm, instance_norm, interpolate)}
-DEFINITIONS |= {one.__name__: one for one in (cross_entropy, pairwise_distance, triplet_margin_loss)}
-DEFINITIONS |= {
-    "clamp": lambda x, min=None, max=None, inplace=False: np.clip(x, min, max),
-    "t": np.transpose,
-    "movedim": np.moveaxis,
-    "broadcast_to": expand,
-    "chunk": lambda x, chunks, dim=0: split(x, -(-x.shape[dim] // chunks), dim),
-    "unbind": lambda x, dim=0: list(np.moveaxis(x, dim, 0)),
-    "repeat": np.tile,
-    "roll": lambda x, shifts, dims=None: np.roll(x, shifts, dims),
-    "tril": np.tril,
-    "triu": np.triu,
-    "cat": lambda tensors, dim=0: np.concatenate(tensors, dim),
-    "stack": lambda tensors, dim=0: np.stack(tensors, dim),
-    "masked_select": lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]],
-    "gather": lambda x, dim, index: x[_places(dim, index)],
-    "scatter_add": _scattered(np.add.at),
-    "scatter": _scattered(lambda x, places, values: x.__setitem__(places, values)),
-    "index_select": lambda x, dim, index: x.take(index, dim),
-    "embedding": lambda index, weight, padding_idx=None: weight[index],
-    "nonzero": lambda x, as_tuple=False: np.nonzero(x) if as_tuple else np.argwhere(x),
-    "dropout1d": dropout,
-    "dropout2d": dropout,
-    "conv2d": convolution,
-    "conv1d": convolution,
-    "conv_transpose2d": transposed,
-    "conv_transpose1d": transposed,
-    "conv2d_input_grad": _trio(conv2d.input_grad),
-    "conv2d_weight_grad": _trio(conv2d.weight_grad),
-    "max_pool2d": _pooled(2, "dilation", "ceil_mode"),
-    "max_pool1d": _pooled(1, "dilation", "ceil_mode"),
-    "avg_pool2d": _pooled(2, "ceil_mode", "count_include_pad"),
-    "avg_pool1d": _pooled(1, "ceil_mode", "count_include_pad"),
-    "adaptive_avg_pool2d": adaptive,
-}
+prod, amax, amin = map(_over, (np.prod, np.max, np.min))
+any_, all_ = map(_truth, (np.any, np.all))
+argmax, argmin = map(_place, (np.argmax, np.argmin))
+cumsum, cumprod = map(_scan, (np.cumsum, np.cumprod))
+max_, min_ = _extreme(np.max, np.argmax, np.maximum), _extreme(np.min, np.argmin, np.minimum)
+tril, triu, t, movedim, repeat, broadcast_to = np.tril, np.triu, np.transpose, np.moveaxis, np.tile, expand
+clamp = lambda x, min=None, max=None, inplace=False: np.clip(x, min, max)
+chunk = lambda x, chunks, dim=0: split(x, -(-x.shape[dim] // chunks), dim)
+unbind = lambda x, dim=0: list(np.moveaxis(x, dim, 0))
+roll = lambda x, shifts, dims=None: np.roll(x, shifts, dims)
+cat = lambda tensors, dim=0: np.concatenate(tensors, dim)
+stack = lambda tensors, dim=0: np.stack(tensors, dim)
+masked_select = lambda x, mask: np.broadcast_arrays(x, mask)[0][np.broadcast_arrays(x, mask)[1]]
+gather = lambda x, dim, index: x[_places(dim, index)]
+scatter_add, scatter = _scattered(np.add.at), _scattered(lambda x, places, values: x.__setitem__(places, values))
+index_select = lambda x, dim, index: x.take(index, dim)
+embedding = lambda index, weight, padding_idx=None: weight[index]
+nonzero = lambda x, as_tuple=False: np.nonzero(x) if as_tuple else np.argwhere(x)
+conv1d, conv_transpose1d, dropout1d, dropout2d = conv2d, conv_transpose2d, dropout, dropout
+conv2d_input_grad, conv2d_weight_grad = map(_trio, (trio.input_grad, trio.weight_grad))
+max_pool2d, max_pool1d = (_pooled(ndim, "dilation", "ceil_mode") for ndim in (2, 1))
+avg_pool2d, avg_pool1d = (_pooled(ndim, "ceil_mode", "count_include_pad") for ndim in (2, 1))

@@ -12,42 +12,37 @@ def parameter(*values):
     return Tensor(np.array(values or [1, 2, 3], np.float32), requires_grad=True)
 
 
-def stepped(scaler, optimizer, w, factor=1.0):
+def stepped(scaler, optimizer, w, factor=1.0, update=None):
     """One update whose gradient is `factor` everywhere."""
     optimizer.zero_grad()
     scaler.scale((w * Tensor(np.full(w.shape, factor, np.float32))).sum()).backward()
-    scaler.step(optimizer)
-    scaler.update()
+    assert scaler.step(optimizer) is None
+    scaler.update(update)
 
 
 FACTORS = [1, 1, 1, 1, np.inf, 1, 1, np.nan, np.nan, 1, 1, 1, 1]
 
 
 def test_the_scale_grows_after_the_interval_and_falls_with_every_update_left_out():
-    """Also where a state went on in the middle; no further than float32 goes; by hand."""
-    w, part = parameter(), parameter()
-    scaler, optimizer, scales = GradScaler("cpu", 8.0, 4.0, 0.5, 3), optim.SGD([w], lr=0.1), []
-    first, other = GradScaler("cpu", 8.0, 4.0, 0.5, 3), optim.SGD([part], lr=0.1)
+    """Also where a state goes on in the middle; no further than float32 goes; by hand."""
+    w, scaler, scales = parameter(), GradScaler("cpu", 8.0, 4.0, 0.5, 3), []
+    optimizer = optim.SGD([w], lr=0.125)
     for count, factor in enumerate(FACTORS):
         if count == 5:
-            state, first = first.state_dict(), GradScaler()
-            first.load_state_dict(state)
-        stepped(scaler, optimizer, w, factor), stepped(first, other, part, factor)
+            state, scaler = scaler.state_dict(), GradScaler()
+            scaler.load_state_dict(state)
+        stepped(scaler, optimizer, w, factor)
         scales.append(scaler.get_scale())
         assert scaler.skipped() == (not np.isfinite(factor))
-    assert scales == [8, 8, 32, 32, 16, 16, 16, 8, 4, 4, 4, 16, 16]
-    assert first.state_dict() == scaler.state_dict() and part.tolist() == w.tolist()
+    assert scales == [8, 8, 32, 32, 16, 16, 16, 8, 4, 4, 4, 16, 16] and w.tolist() == [-0.25, 0.75, 1.75]
     largest = GradScaler(init_scale=2.0**127, growth_interval=1)
     stepped(largest, optimizer, w, 2.0**-127)
     assert largest.get_scale() == 2.0**127 and not largest.skipped()
-    optimizer.zero_grad()
-    scaler.scale((w * np.inf).sum()).backward()
-    scaler.step(optimizer)
-    scaler.update(Tensor(32.0))  # one that is set by hand does not hide what was left out
+    stepped(scaler, optimizer, w, np.inf, Tensor(32.0))  # one that is set by hand does not hide what was left out
     assert scaler.skipped() and scaler.get_scale() == 32
 
 
-@pytest.mark.parametrize("kind", ["SGD", "Adam", "RMSprop", "Adagrad"])
+@pytest.mark.parametrize("kind", ["SGD", "Adam"])
 def test_an_update_that_is_left_out_changes_nothing(kind):
     """Nor does a scale that is a power of two: updates have the bits of those without a scaler."""
     w, v, alone = parameter(), parameter(4, 5), parameter()
@@ -56,24 +51,21 @@ def test_an_update_that_is_left_out_changes_nothing(kind):
     stepped(scaler, optimizer, w), stepped(off, getattr(optim, kind)([alone], lr=0.1), alone)
     assert w.tolist() == alone.tolist() and not off.skipped() and off.get_scale() == 1 and off.state_dict() == {}
     before = w.tolist(), v.tolist(), repr(optimizer.state_dict())
-    optimizer.zero_grad()
-    scaler.scale((w * Tensor(np.array([1, np.nan, 1], np.float32))).sum() + v.sum()).backward()
-    assert scaler.step(optimizer) is None
-    scaler.update()
+    v.grad = Tensor(np.ones(2, np.float32))
+    stepped(scaler, optimizer, w, np.nan)
     assert scaler.skipped() and (w.tolist(), v.tolist(), repr(optimizer.state_dict())) == before
 
 
 def test_several_losses_optimisers_and_types():
     """A gradient outside of a norm that clips must be finite too."""
     w, v = parameter(), Tensor(np.array([4.0]), requires_grad=True)
-    first, second = optim.SGD([w], lr=1.0), optim.SGD([v], lr=1.0)
+    first, second, both = (optim.SGD(of, lr=1.0) for of in ([w], [v], [w, v]))
     scaler = GradScaler(init_scale=4.0)
-    one, two = scaler.scale([w.sum(), (v * np.inf).sum()])
-    one.backward(), two.backward()
+    for loss in scaler.scale([w.sum(), (v * np.inf).sum()]):
+        loss.backward()
     scaler.step(first), scaler.step(second)
     scaler.update()
     assert w.tolist() == [0, 1, 2] and v.item() == 4 and scaler.get_scale() == 2.0
-    both = optim.SGD([w, v], lr=1.0)
     scaler.clipped_step(both, [w], 1.0)
     scaler.update()
     assert scaler.skipped() and w.tolist() == [0, 1, 2] and v.item() == 4
@@ -86,6 +78,7 @@ def test_calls_out_of_turn_are_refused():
         scaler.step(optimizer)
     scaler.scale(w.sum()).backward()
     scaler.unscale_(optimizer)
+    assert w.grad.tolist() == [1, 1, 1]
     with pytest.raises(StateError, match="unscale_.. has been called already"):
         scaler.unscale_(optimizer)
     scaler.step(optimizer)
@@ -95,19 +88,16 @@ def test_calls_out_of_turn_are_refused():
     scaler.update(2.0)
     with pytest.raises(StateError, match="changed after it was used"):  # was scaled by what is no longer the scale
         late.backward()
-    half = Tensor(np.ones(3, np.float16), requires_grad=True)
-    half.grad = Tensor(np.ones(3, np.float16))
+    w.data = Tensor(np.ones(3, np.float16))
+    w.grad = Tensor(np.ones(3, np.float16))
     with pytest.raises(KindError, match="float16"):
-        GradScaler().unscale_(optim.SGD([half], lr=0.1))
+        scaler.unscale_(optimizer)
 
 
-def test_options_may_be_set_and_a_refused_state_changes_none():
-    scaler = GradScaler(init_scale=8.0)
-    scaler.set_growth_factor(3)
-    scaler.set_backoff_factor(0.25)
-    scaler.set_growth_interval(7)
-    assert (scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()) == (3, 0.25, 7)
+def test_a_refused_state_changes_none():
+    scaler = GradScaler(init_scale=8.0, 3, 0.25, 7)
     good = scaler.state_dict()
+    assert good == dict(scale=8, growth_factor=3, backoff_factor=0.25, growth_interval=7, _growth_tracker=0)
     for name, value in (("scale", -1.0), ("growth_interval", "3"), ("_growth_tracker", -1), ("more", 1)):
         with pytest.raises((ShapeError, KindError)):
             scaler.load_state_dict({**good, name: value})

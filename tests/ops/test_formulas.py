@@ -19,9 +19,9 @@ PAGE = Path(__file__).resolve().parents[2] / "examples" / "docs" / "math.md"
 SIGNATURES = {name: inspect.signature(getattr(ops, name)) for name in ops.__all__}
 
 
-def dims_of(name, names):
-    """What docstrings call D, and dim where it is not an argument."""
-    x = next(iter(names.values()))
+def words_of(name, names):
+    """What docstrings call D, and dim, p and others where they are no such arguments."""
+    x = names["x"]
     if name == "layer_norm":
         return {"D": tuple(range(-len(np.atleast_1d(names["normalized_shape"])), 0))}
     if name == "batch_norm":
@@ -31,29 +31,24 @@ def dims_of(name, names):
         return {"correction": correction if correction is not None else 1 if unbiased is None else int(unbiased)}
     if name == "norm":
         return {"p": 2 if names["p"] in (None, "fro") else names["p"]}
-    if name == "pairwise_distance":
+    if name in ("pairwise_distance", "triplet_margin_loss"):
         return {"dim": -1}
-    if name == "cross_entropy":
-        return {"N": x.shape[0], "C": x.shape[-1]}
-    return {}
+    return {"N": x.shape[0], "C": x.shape[-1]} if name == "cross_entropy" else {}
 
 
-def bound(op, args, kwargs):
-    """{argument: its array or value} of a call, defaults included; None where the first is a number."""
-    call = SIGNATURES[op.name].bind(*args, **kwargs)
-    call.apply_defaults()
-    names = {key: value.array if isinstance(value, Tensor) else value for key, value in call.arguments.items()}
+def bound(name, arguments):
+    """{argument: its array or value, as formulas want it} of a call whose first argument is a Tensor."""
+    names = {key: value.array if isinstance(value, Tensor) else value for key, value in arguments.items()}
     first = next(iter(names.values()))
-    if not isinstance(first, np.ndarray):
-        return None, call.arguments
     for key, value in names.items():
         if key.endswith("weight"):
             names[key] = np.ones(first.shape) if value is None else np.asarray(value, float)
         if value is None and key == "bias":
             names[key] = 0.0
-        elif value is not None and op.name == "batch_norm" and key in ("weight", "bias"):
+        elif value is not None and name == "batch_norm" and key in ("weight", "bias"):
             names[key] = value.reshape(-1, *[1] * (first.ndim - 2))
-    return names | dims_of(op.name, names) | {"x": first}, call.arguments
+    names["x"] = first
+    return names | words_of(name, names)
 
 
 def kept(names, array):
@@ -68,21 +63,21 @@ def kept(names, array):
 def called(op, sample):
     """(names that formulas may use, {argument: the engine's gradient}) of a call; None where there is none."""
     args, kwargs = sample.draw(wrap)
-    names, arguments = bound(op, args, kwargs)
-    live = {key: value for key, value in arguments.items() if isinstance(value, Tensor) and value.requires_grad}
+    call = SIGNATURES[op.name].bind(*args, **kwargs)
+    call.apply_defaults()
+    live = {key: value for key, value in call.arguments.items() if isinstance(value, Tensor) and value.requires_grad}
     outputs = results(op, args, kwargs)
-    if names is None or len(outputs) > 1 or not live or not outputs[0].requires_grad:
+    if not isinstance(next(iter(call.arguments.values())), Tensor) or len(outputs) > 1 or not outputs[0].requires_grad:
         return None
-    (out,) = outputs
+    names, (out,) = bound(op.name, call.arguments), outputs
     g = np.random.default_rng(3).standard_normal(out.shape)
-    found = grad(out, list(live.values()), Tensor(g), allow_unused=True)
     engine = {}
-    for (key, value), dx in zip(live.items(), found, strict=True):
+    for (key, value), dx in zip(live.items(), grad(out, [*live.values()], Tensor(g), allow_unused=True), strict=True):
         shape = names[key].shape if np.size(names[key]) == np.size(value.array) else value.shape
         engine[f"d{key}"] = np.zeros(shape) if dx is None else dx.array.reshape(shape)
-    if (first := f"d{next(iter(arguments))}") in engine:
-        engine["dx"] = engine[first]
-    return names | {"g": kept(names, g)} | dict.fromkeys(("out", "loss"), kept(names, out.array)), engine
+    engine["dx"] = engine.get(f"d{next(iter(call.arguments))}")
+    engine["out"] = engine["loss"] = kept(names, out.array)
+    return names | {"g": kept(names, g), "out": engine["out"], "loss": engine["loss"]}, engine
 
 
 def tried(op, sample):
@@ -91,19 +86,17 @@ def tried(op, sample):
         return {}
     names, engine = call
     stated, holds = sheet.sections(inspect.getdoc(getattr(ops, op.name))), {}
-    for head in ("Math", "Grads"):
-        for name, code in statements(stated.get(head)):
-            wanted = names.get(name) if head == "Math" and name in ("out", "loss") else engine.get(name)
-            value = None
-            with suppress(ArithmeticError, AttributeError, IndexError, TypeError, ValueError):  # of other arguments
-                value = evaluated(code, names)
-            if value is None:
-                continue
-            names.setdefault(name, value)
-            if wanted is not None and (np.any(wanted) or not code.co_names):  # 0 by chance says nothing
-                holds[name] = False
-                with suppress(ValueError):  # of another shape
-                    holds[name] = np.allclose(fitted(value, wanted.shape), wanted, 1e-7, 1e-9)
+    for name, code in statements(stated.get("Math")) + statements(stated.get("Grads")):
+        wanted, value = engine.get(name), None
+        with suppress(ArithmeticError, AttributeError, IndexError, TypeError, ValueError):  # of other arguments
+            value = evaluated(code, names)
+        if value is None:
+            continue
+        names.setdefault(name, value)
+        if wanted is not None and (np.any(wanted) or not code.co_names):  # 0 by chance says nothing
+            holds[name] = False
+            with suppress(ValueError):  # of another shape
+                holds[name] = np.allclose(fitted(value, wanted.shape), wanted, 1e-7, 1e-9)
     return holds
 
 

@@ -5,7 +5,4 @@ from .activations import *
 from .arithmetic import *
 from .choices import *
 
-__all__: list[str] = []
-__all__ += activations.__all__
-__all__ += arithmetic.__all__
-__all__ += choices.__all__
+__all__ = [*activations.__all__, *arithmetic.__all__, *choices.__all__]

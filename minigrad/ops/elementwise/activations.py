@@ -19,7 +19,7 @@ from ...device import elementwise
 from ..autocast import casting
 from ..conversions import no_slope, precise, widened
 from .arithmetic import erf, exp, sigmoid, tanh
-from .choices import where
+from .choices import gt, logical_and, lt, where
 
 __all__ = ["elu", "gelu", "hardtanh", "leaky_relu", "logsigmoid", "relu", "relu6", "silu", "softplus"]
 
@@ -101,17 +101,11 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     return elementwise("minimum", elementwise("maximum", floats_of("hardtanh", "input", input), low), high)
 
 
-hardtanh.grads(input=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val))
+def _dinput_of_hardtanh(g, input, min_val, max_val):
+    return where(logical_and(gt(input, min_val), lt(input, max_val)), g, 0.0)
 
 
-@primitive(outputs=("dx",), fixed=("min_val", "max_val"))
-def hardtanh_grad(grad, input, min_val, max_val):
-    """The gradient of hardtanh, linear in grad: 0 at the limits, beyond them, and at NaN."""
-    inside = elementwise("logical_and", elementwise("gt", input, min_val), elementwise("lt", input, max_val))
-    return device.select(inside, grad, 0.0)
-
-
-hardtanh_grad.grads(grad=lambda g, input, min_val, max_val: hardtanh_grad(g, input, min_val, max_val), input=no_slope)
+hardtanh.grads(input=_dinput_of_hardtanh)
 
 
 def relu6(input, inplace=False):

@@ -7,9 +7,4 @@ from .pick import *
 from .select import *
 from .views import *
 
-__all__: list[str] = []
-__all__ += arrange.__all__
-__all__ += pads.__all__
-__all__ += pick.__all__
-__all__ += select.__all__
-__all__ += views.__all__
+__all__ = [*arrange.__all__, *pads.__all__, *pick.__all__, *select.__all__, *views.__all__]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.ops.definitions import DEFINITIONS
+from tests.ops import definitions
 
 
 def _away(rng, shape):
@@ -56,34 +56,13 @@ class Draw:
         return rng.random(self.shape) < 0.5 if self.kind == "flags" else rng.integers(0, self.below, self.shape)
 
 
-def real(*shape, grad=True):
-    return Draw(shape, grad=grad)
+def _kind(kind, grad=True):
+    return lambda *shape: Draw(shape, kind, grad)
 
 
-def positive(*shape):
-    return Draw(shape, "positive")
-
-
-def constant(*shape):
-    """Positive numbers that need no gradient."""
-    return Draw(shape, "positive", False)
-
-
-def away(*shape):
-    return Draw(shape, "away")
-
-
-def ties(*shape):
-    """Small integers with many equal ones: where gradients at ties and kinks must follow PyTorch's."""
-    return Draw(shape, "ties")
-
-
-def probabilities(*shape):
-    return Draw(shape, "probabilities")
-
-
-def flags(*shape):
-    return Draw(shape, "flags", False)
+real, positive, away, probabilities = map(_kind, ("normal", "positive", "away", "probabilities"))
+ties = _kind("ties")  # small integers with many equal ones, where gradients at ties and kinks must follow PyTorch's
+constant, flags = _kind("positive", False), _kind("flags", False)
 
 
 def classes(below, *shape):
@@ -148,7 +127,7 @@ class Op:
     name: str
     samples: tuple
     refusals: tuple = ()
-    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: that of DEFINITIONS
+    reference: Callable | None = None  # of float64 arrays in place of Tensors; None: that of its docstring
     differentiable: bool = True
     views: bool = False  # its result may share memory with its first argument, as that of its first sample does
 
@@ -159,7 +138,8 @@ class Op:
 def op(name, *rows, **options):
     """An Op of samples and refusals."""
     samples, refusals = (tuple(row for row in rows if isinstance(row, kind)) for kind in (Sample, Refusal))
-    return Op(name, samples, refusals, **{"reference": DEFINITIONS.get(name)} | options)
+    reference = getattr(definitions, name, None) or getattr(definitions, f"{name}_", None)
+    return Op(name, samples, refusals, **{"reference": reference} | options)
 
 
 def all_ops():

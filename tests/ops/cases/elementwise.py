@@ -99,8 +99,7 @@ ONE = [
         "to",
         sample(real(2, 3), "float64"),
         sample(real(2), "cpu", "float64", True, True),
-        sample(real(0, 3), device="cpu", copy=True),
-        sample(real(3), non_blocking=True),
+        sample(real(0, 3), device="cpu", copy=True, non_blocking=True),
         sample(real(3), real(2)),
         sample(away(3), "int64", smooth=False),
         sample(flags(3, 4), dtype="float64"),
@@ -114,11 +113,10 @@ ONE = [
 # ---- activations -----------------------------------------------------------------------------------------------------
 
 
-def _activation(name, *rows, inplace=True):
+def _activation(name, *rows):
     return op(
         name,
         *(sample(away(*shape)) for shape in ((3, 4), *SHAPES)),
-        *([sample(away(3), inplace=True)] if inplace else []),
         sample(ties(9), smooth=False),
         *rows,
         refusal(TypeError, f"{name}: input has elements int64, wanted floating ones", classes(3, 2)),
@@ -126,49 +124,43 @@ def _activation(name, *rows, inplace=True):
 
 
 ACTIVATIONS = [  # defined as in PyTorch
-    _activation("relu"),
-    _activation("relu6", sample(away(200))),
-    _activation("leaky_relu", sample(away(3, 4), 0.3), sample(away(3, 4), negative_slope=-1)),
-    _activation("elu", sample(away(3, 4), 0.3), sample(away(3, 4), alpha=-1.5)),
+    _activation("relu", sample(away(3), inplace=True)),
+    _activation("relu6", sample(away(200), inplace=True)),
+    _activation("leaky_relu", sample(away(3, 4), 0.3), sample(away(3, 4), negative_slope=-1, inplace=True)),
+    _activation("elu", sample(away(3, 4), 0.3), sample(away(3, 4), alpha=-1.5, inplace=True)),
     _activation(
         "hardtanh",
-        sample(away(90), -2.02, 3.03),
-        sample(away(9), min_val=-0.33, max_val=0.22),
+        *(sample(away(90), -2.02, 3.03), sample(away(9), min_val=-0.33, max_val=0.22, inplace=True)),
         refusal(ValueError, "hardtanh: min_val is 2.0 and max_val 1.0, wanted min", real(3), 2, 1),
     ),
-    _activation("logsigmoid", sample(away(900)), inplace=False),
-    _activation("silu", sample(away(90))),
+    _activation("logsigmoid", sample(away(900))),
+    _activation("silu", sample(away(90), inplace=True)),
     _activation(
         "gelu",
         *(sample(away(90), approximate=how) for how in ("none", "tanh")),
         refusal(ValueError, "gelu: approximate is 'erf', wanted 'none'", real(3), approximate="erf"),
-        inplace=False,
     ),
-    _activation("softplus", sample(away(90), 2.03, 1.0), sample(away(90), beta=0.5, threshold=3), inplace=False),
+    _activation("softplus", sample(away(90), 2.03, 1.0), sample(away(90), beta=0.5, threshold=3)),
 ]
 
 # ---- choices ---------------------------------------------------------------------------------------------------------
 
 
+def _choice(name):
+    return _binary(
+        name,
+        [(away(4, 5), real(5)), (real(), real(3)), (real(0, 3), real(3)), (real(5, 1000), real(1000))],
+        *(sample(away(2, 3), 0.01), sample(classes(4, 9), classes(4, 2, 1)), sample(flags(4), flags(3, 1))),
+        sample(ties(4, 5), ties(4, 5), smooth=False),
+    )
+
+
 CHOICES = [
-    *(
-        _binary(
-            name,
-            [(away(4, 5), real(5)), (real(), real(3)), (real(0, 3), real(3)), (real(5, 1000), real(1000))],
-            *(sample(away(2, 3), 0.01), sample(classes(4, 9), classes(4, 2, 1)), sample(flags(4), flags(3, 1))),
-            sample(ties(4, 5), ties(4, 5), smooth=False),
-        )
-        for name in ("maximum", "minimum")
-    ),
+    *map(_choice, ("maximum", "minimum")),
     op(
         "clamp",
-        sample(away(3, 4), -0.31, 0.31),
-        sample(away(3, 4), min=-0.11),
-        sample(away(3, 4), max=0.21),
-        sample(away(3, 4), real(4), real(4)),
-        sample(away(3, 4), max=real(3, 4)),
-        sample(real(0, 2), -1.0, 1.0),
-        sample(classes(9, 20), 2, 5),
+        *(sample(away(3, 4), -0.31, 0.31), sample(away(3, 4), min=-0.11), sample(away(3, 4), max=0.21)),
+        *(sample(away(3, 4), real(4), real(4)), sample(away(3, 4), max=real(3, 4)), sample(classes(9, 20), 2, 5)),
         sample(ties(50), ties(50), ties(50), smooth=False),
         refusal(ValueError, "clamp: min and max are both None", real(3)),
     ),
@@ -176,20 +168,16 @@ CHOICES = [
         "where",
         sample(flags(3, 1), real(4), real(3, 4)),
         sample(flags(4), real(3, 4), 1.5),
-        sample(flags(3), 0, real(2, 3)),
         sample(flags(4), input=classes(5, 3, 4), other=2),
         sample(flags(3), classes(5, 3), real(3)),
-        sample(flags(3, 4), smooth=False),
-        sample(ties(3, 2, 4), smooth=False),
+        *(sample(flags(3, 4), smooth=False), sample(ties(3, 2, 4), smooth=False)),
         refusal(TypeError, "where: condition has elements float64, wanted bool", real(3), real(3), real(3)),
         refusal(TypeError, "where: got a NoneType", flags(3), real(3)),
     ),
     op(
         "masked_fill",
-        sample(real(3, 4), flags(4), -1),
-        sample(real(4), flags(3, 4), real()),
-        sample(real(3, 5000), mask=flags(5000), value=0.0),
-        sample(classes(5, 3), flags(3), 7),
+        *(sample(real(3, 4), flags(4), -1), sample(real(4), flags(3, 4), real())),
+        *(sample(real(3, 5000), mask=flags(5000), value=0.0), sample(classes(5, 3), flags(3), 7)),
         sample(real(3), flags(3), INF, smooth=False),
         refusal(TypeError, "masked_fill: mask has elements float64, wanted bool", real(3), real(3), 1.0),
         refusal(ValueError, "do not broadcast", real(3), flags(2), 1.0),

@@ -12,21 +12,13 @@ GEOMETRIES = (  # x, w, out, keywords
     ((2, 3, 7, 6), (4, 3, 3, 2), (2, 4, 4, 4), dict(stride=(2, 1), padding=(1, 0), dilation=(1, 2))),
     ((1, 4, 6, 6), (6, 2, 3, 3), (1, 6, 6, 6), dict(padding=1, groups=2)),
     ((3, 5, 4, 4), (2, 5, 1, 1), (3, 2, 4, 4), {}),
-    ((2, 2, 9, 9), (3, 2, 3, 3), (2, 3, 3, 3), dict(stride=3, padding=1, dilation=2)),
 )
 
 
-def _refused(op, x, w):
+def _refused(x, w):
     """What every form refuses: x and w are the shapes of operands that fit, of one group."""
-    images, filters = real(*x), real(*w)
-    return (
-        refusal(ValueError, " has 5 channels", real(x[0], 5, *x[2:]), filters),
-        refusal(ValueError, f"{op}: weight has shape {w[1:]}", images, real(*w[1:])),
-        refusal(ValueError, "bias has shape (9,)", images, filters, real(9)),
-        refusal(ValueError, "groups=3", images, filters, groups=3),
-        refusal(ValueError, f"{op}: stride is 0", images, filters, stride=0),
-        refusal(TypeError, f"{op}: stride is 1.0", images, filters, stride=1.0),
-    )
+    yield refusal(ValueError, " has 5 channels", real(x[0], 5, *x[2:]), real(*w))
+    yield refusal(ValueError, "groups=3", real(*x), real(*w), groups=3)
 
 
 CONVOLUTIONS = [
@@ -38,31 +30,30 @@ CONVOLUTIONS = [
         sample(real(2, 4, 4, 5), real(4, 2, 2, 3), None, (1, 1), "same", (3, 2), 2),
         sample(real(3, 5, 4), real(2, 3, 3, 3), real(2), 2, 1),
         sample(real(0, 3, 4, 4), real(2, 3, 2, 2), real(2)),
-        *_refused("conv2d", (2, 3, 5, 5), (4, 3, 3, 3)),
+        *_refused((2, 3, 5, 5), (4, 3, 3, 3)),
         refusal(ValueError, "but x with its padding is only", real(2, 3, 5, 5), real(4, 3, 6, 6)),
+        refusal(ValueError, "padding is 'same' and stride (2, 2)", real(1, 1, 5, 5), real(1, 1, 3, 3), None, 2, "same"),
     ),
     op(
         "conv1d",
         sample(real(2, 4, 9), real(6, 2, 3), real(6), (2,), [1], (2,), 2),
-        sample(real(2, 3, 7), real(4, 3, 3)),
         sample(real(2, 3, 6), real(4, 3, 4), real(4), padding="same"),
-        sample(real(3, 6), real(4, 3, 2), real(4)),
-        *_refused("conv1d", (2, 3, 7), (4, 3, 3)),
+        sample(real(3, 6), real(4, 3, 2)),
+        *_refused((2, 3, 7), (4, 3, 3)),
     ),
     op(
         "conv_transpose2d",
         sample(real(2, 4, 3, 3), real(4, 3, 2, 3), real(6), (2, 3), (0, 1), (1, 2), 2, (2, 1)),
         *(sample(real(*out), real(*w), **kw) for _, w, out, kw in GEOMETRIES),
         sample(real(3, 4, 3), real(3, 2, 3, 3), real(2), 2, 1, 1),
-        *_refused("conv_transpose2d", (2, 4, 5, 5), (4, 4, 3, 3)),
+        *_refused((2, 4, 5, 5), (4, 4, 3, 3)),
         refusal(TypeError, "padding is 'same'", real(2, 4, 5, 5), real(4, 4, 3, 3), padding="same"),
     ),
     op(
         "conv_transpose1d",
         sample(real(2, 4, 5), real(4, 2, 3), real(4), (2,), [1], (1,), 2, (3,)),
-        sample(real(2, 3, 5), real(3, 4, 3)),
-        sample(real(3, 5), real(3, 4, 2), real(4), 2),
-        *_refused("conv_transpose1d", (2, 4, 7), (4, 4, 3)),
+        sample(real(3, 5), real(3, 4, 2)),
+        *_refused((2, 4, 7), (4, 4, 3)),
     ),
     op(
         "conv2d_input_grad",
@@ -81,19 +72,16 @@ CONVOLUTIONS = [
 
 def _pool(name, shape, *samples):
     few, ceil = shape[2:], {"ceil_mode": True}
-    drawn = (
+    return op(
+        name,
         sample(away(*shape), 3, 2, 1, **ceil),
-        sample(away(*shape), 2),
         sample(away(3, *few), 3, 1, 1),
         sample(away(0, 3, *few), 2),
-    )
-    refusals = (
+        *samples,
         refusal(ValueError, f"{name}: input has shape {few}", away(*few), 2),
         refusal(ValueError, f"{name}:", away(*shape), 9),
-        refusal(ValueError, f"{name}: kernel_size is 0", away(*shape), 0),
         refusal(ValueError, f"{name}: padding is 2", away(*shape), 2, 2, 2),
     )
-    return op(name, *drawn, *samples, *refusals)
 
 
 PLANE, LINE = (2, 3, 7, 6), (2, 3, 7)
@@ -106,25 +94,14 @@ POOLS = [
         sample(ties(2, 3, 6, 7), 3, 1, 1, 1, False, smooth=False),
         sample(HOLES, 2, smooth=False),
     ),
-    _pool(
-        "max_pool1d",
-        LINE,
-        sample(away(2, 3, 9), 3, 2, 1, (2,), True),
-        sample(ties(2, 3, 9), 3, 1, 1, smooth=False),
-    ),
-    _pool(
-        "avg_pool2d",
-        PLANE,
-        sample(real(2, 3, 7, 7), (3, 2), (2, 1), (1, 0), True, False),
-        sample(real(2, 3, 7, 7), 3, 2, 1, count_include_pad=False),
-    ),
+    _pool("max_pool1d", LINE, sample(away(2, 3, 9), 3, 2, 1, (2,), True)),
+    _pool("avg_pool2d", PLANE, sample(real(2, 3, 7, 7), (3, 2), (2, 1), (1, 0), True, False)),
     _pool("avg_pool1d", LINE, sample(real(2, 3, 7), 3, 2, 1, True, False)),
     op(
         "adaptive_avg_pool2d",
         sample(real(2, 3, 7, 5), (3, 2)),
         sample(real(2, 3, 6, 6), 1),
-        sample(real(2, 3, 4, 5), [3, None]),
-        sample(real(3, 4, 5), (None, 2)),
+        sample(real(3, 4, 5), [None, 2]),
         refusal(ValueError, "adaptive_avg_pool2d: input has shape (3, 3)", real(3, 3), 1),
         refusal(ValueError, "adaptive_avg_pool2d: output_size is -1", real(1, 1, 3, 3), -1),
     ),
@@ -136,11 +113,9 @@ POOLS = [
 IMAGES, SEQUENCES = (1, 2, 4, 5), (2, 3, 5)
 RESIZE = op(
     "interpolate",
-    sample(real(*IMAGES), (8, 3), mode="bilinear"),
+    sample(real(*IMAGES), (8, 3)),
     sample(real(*IMAGES), (8, 3), mode="bilinear", align_corners=True),
     sample(real(*IMAGES), None, (1.7, 0.6), "bilinear"),
-    sample(real(*IMAGES), (3, 7)),
-    sample(real(*SEQUENCES), 9, mode="linear"),
     sample(real(*SEQUENCES), None, 1.7, "linear", True),
     sample(real(0, 3, 4, 5), 2),
     refusal(ValueError, "interpolate: size is None and scale_factor None, wanted one", real(*IMAGES)),

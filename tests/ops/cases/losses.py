@@ -13,7 +13,6 @@ def _refused(name, draw=real):
     return (
         refusal(TypeError, f"{name}: target is a float", draw(3), 1.0),
         refusal(TypeError, f"{name}: input has elements int64", classes(3, 3), classes(3, 3)),
-        refusal(ValueError, f"{name}: reduction is 'avg'", draw(3), probabilities(3), reduction="avg"),
     )
 
 
@@ -51,28 +50,23 @@ NUMBERS = [
 # ---- of vectors ------------------------------------------------------------------------------------------------------
 
 
-THREE = [real(5, 4)] * 3
 VECTORS = [
     op(
         "cosine_similarity",
         sample(real(2, 1, 4), real(3, 1), -1),
-        sample(real(3, 4), real(3, 4)),
         sample(real(3, 4), real(3, 4), dim=0, eps=0.1),
-        refusal(IndexError, "dim is 2", real(3, 4), real(3, 4), 2),
         refusal(ValueError, "cosine_similarity: shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
     ),
     op(
         "pairwise_distance",
         sample(real(2, 3, 4), real(3, 1), p=2.0, eps=0.1, keepdim=True),
-        *(sample(real(3, 4), real(3, 4), p) for p in (1, 1.5, 2, INF)),
+        *(sample(real(3, 4), real(3, 4), p) for p in (1, 1.5, INF)),
         refusal(ValueError, "shapes (3, 4) and (3,) do not", real(3, 4), real(3)),
     ),
     op(
         "triplet_margin_loss",
-        sample(*THREE, 2.0, 1, 1e-3, True),
-        *(sample(*THREE, reduction=reduction) for reduction in REDUCTIONS),
-        sample(*THREE, margin=2, p=3, eps=0.1, swap=True, reduction="none"),
-        sample(real(5, 4), real(1, 4), real(5, 1)),
+        sample(real(5, 4), real(1, 4), real(5, 1), 2.0, 1, 1e-3, True),
+        *(sample(*[real(5, 4)] * 3, p=3, reduction=reduction) for reduction in REDUCTIONS),
         refusal(ValueError, "shapes (3, 4) and (2, 4)", real(3, 4), real(2, 4), real(3, 4)),
     ),
 ]
@@ -90,7 +84,6 @@ def _binary(name, draw, *rows):
         *rows,
         *_refused(name, draw),
         refusal(ValueError, "target (4,); wanted equal shapes", draw(3, 4), probabilities(4)),
-        refusal(ValueError, f"{name}: shapes", draw(3, 4), probabilities(3, 4), constant(3)),
     )
 
 
@@ -102,18 +95,11 @@ SHARES = [
         probabilities,
         refusal(ValueError, "input has elements out of range", real(9), probabilities(9)),
     ),
-    _binary(
-        LOGITS,
-        real,
-        sample(real(3, 4), probabilities(3, 4), constant(3, 1), pos_weight=constant(4), reduction="none"),
-        sample(real(3, 4), real(3, 4), pos_weight=constant(4)),
-        refusal(ValueError, f"{LOGITS}: ", real(3), probabilities(3), pos_weight=constant(2)),
-    ),
+    _binary(LOGITS, real, sample(real(3, 4), real(3, 4), constant(3, 1), pos_weight=constant(4), reduction="none")),
     op(
         "kl_div",
-        sample(real(3, 4), positive(3, 4), reduction="batchmean"),
+        sample(real(3, 4), positive(4)),
         *(sample(real(3, 4), real(3, 4), reduction=reduction, log_target=True) for reduction in BATCHMEAN),
-        *(sample(real(3, 4), positive(4), reduction=reduction) for reduction in REDUCTIONS),
         sample(real(3, 4), given([0.0, 1.0, 0.5, 2.0])),
         *_refused("kl_div"),
         refusal(ValueError, "kl_div: shapes (3, 4) and (3,)", real(3, 4), positive(3)),
@@ -130,16 +116,13 @@ def _classes(name, *rows):
     return op(
         name,
         sample(real(2, 3, 2), given([1, 0], [-1, 2]), WEIGHT, ignore_index=-1),
-        *(sample(real(4, 3), given(1, 1, 0, 2), reduction=how) for how in REDUCTIONS),
+        *(sample(real(4, 3), given(1, -100, 0, 2), reduction=how) for how in REDUCTIONS),
         *(sample(real(4, 3), given(1, 1, 0, 2), WEIGHT, ignore_index=1, reduction=how) for how in REDUCTIONS),
-        sample(real(3), classes(3)),
-        sample(real(2, 3, 2, 2), classes(3, 2, 2, 2), reduction="none"),
-        sample(real(4, 3), given(1, -100, 0, -100)),
+        *(sample(real(3), classes(3)), sample(real(4, 3), classes(3, 4))),
         *rows,
         refusal(ValueError, f"{name}: target has shape (2, 1), wanted (2,)", real(2, 3), classes(3, 2, 1)),
         refusal(ValueError, "target[0] = 3, but there are 3 classes (0..2)", real(2, 3), given(3, 0)),
         refusal(TypeError, f"{name}: target has elements", real(2, 3), real(2)),
-        refusal(ValueError, f"{name}: reduction is 'avg'", real(2, 3), classes(3, 2), reduction="avg"),
         refusal(RuntimeError, f"{name}: weight requires a gradient", real(2, 3), classes(3, 2), real(3)),
     )
 

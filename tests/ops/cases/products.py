@@ -36,10 +36,7 @@ PAIRS = [
     *(((2, 1, 3, 4), (5, 4, 2)), ((3, 4), (4,)), ((4,), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (4,))),
     *(((4,), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((3, 0), (0, 5)), ((0, 3, 4), (4, 5)), ((17, 65), (65, 33))),
 ]
-LINEAR = [
-    *(((2, 3, 4), (5, 4), (5,)), ((3, 4), (5, 4)), ((4,), (5, 4), (5,)), ((0, 4), (5, 4), (5,))),
-    ((19, 70), (13, 70), (13,)),
-]
+LINEAR = [((2, 3, 4), (5, 4), (5,)), ((4,), (5, 4)), ((0, 4), (5, 4), (5,)), ((19, 70), (13, 70), (13,))]
 OPS = [
     _op(
         "matmul",
@@ -52,7 +49,6 @@ OPS = [
         "linear",
         LINEAR,
         refusal(ValueError, "linear: input has 4 features", real(3, 4), real(4, 5)),
-        refusal(ValueError, "linear: bias has shape (4,), wanted (5,)", real(3, 4), real(5, 4), real(4)),
         reference=lambda x, weight, bias=0: x @ weight.T + bias,
     ),
     _op(
@@ -68,16 +64,11 @@ OPS = [
     op(
         "einsum",
         _einsum("bij,bkj->bik", (5, 2, 3), (5, 4, 3)),
-        _einsum("ij,jk", (2, 3), (3, 4)),
+        _einsum(" ij , jk", (2, 3), (3, 4)),
         _einsum("ba", (2, 3)),
         _einsum("ij->", (2, 3)),
-        _einsum("ijb,bkj->kib", (2, 3, 5), (5, 4, 3)),
         _einsum("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)),
-        _einsum("ij,jk,kl->il", (2, 3), (3, 4), (4, 2)),
-        _einsum("->", ()),
-        _einsum("i,,j->ij", (3,), (), (4,)),
-        _einsum(" i j , j k -> i k ", (2, 3), (3, 4)),
-        _einsum("...ij->...ji", (2, 3, 4)),
+        _einsum("i,,jk,kl->il", (3,), (), (3, 4), (4, 2)),
         _einsum("...ij,...jk", (5, 1, 2, 3), (6, 3, 4)),
         _einsum("a...,b...->ab...", (2, 6), (3,)),
         _einsum("ij,kj->ik", (2, 3), (5, 1)),
@@ -105,7 +96,6 @@ OPS = [
         refusal(ValueError, "key (2, 5, 4), value (2, 4, 6)", real(2, 3, 4), real(2, 5, 4), real(2, 4, 6)),
         refusal(ValueError, "attn_mask has shape (4, 5), wanted one for", *QUERY_KEY_VALUE, real(4, 5)),
         refusal(TypeError, "attn_mask has elements int64", *QUERY_KEY_VALUE, classes(5, 3, 5)),
-        refusal(ValueError, "dropout_p is 2", *QUERY_KEY_VALUE, None, 2),
         refusal(TypeError, "query has elements int64", *(classes(5, 3, 3) for _ in range(3))),
     ),
 ]
