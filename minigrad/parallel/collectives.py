@@ -10,13 +10,20 @@ Floating-point addition is not associative, so a sum has as many values as order
 Source  Higham 1993, "The accuracy of floating point summation", SIAM J. Sci. Comput. 14 (pairwise summation)
 """
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 
 from .. import device
-from .work import Worker
+from .errors import CommunicationError, DisagreementError
+from .transport import deadline_after
+from .work import Work
 
-__all__ = ["OPS", "HostCollectives", "pairwise"]
+__all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "pairwise"]
 
+COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2  # channels: for collectives, for words, and from there on for tags
+FIRST = 600.0  # seconds for an operation of a world that has not made two steps: each rank compiles kernels meanwhile
 OPS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}  # a mean is a sum, divided in the end
 SMALL = 1 << 14  # bytes; up to here every rank gets the whole of every other, as waiting twice would cost more
 
@@ -37,24 +44,63 @@ def pairwise(parts, add=np.add):
 class HostCollectives:
     """Each takes arrays without gaps, flat, and says `what` it is in words that all ranks share."""
 
-    def __init__(self, exchange):
-        self.exchange, self.rank, self.size = exchange, exchange.rank, exchange.size
-        self._worker = Worker()
+    def __init__(self, transport, seconds):
+        self.transport, self.seconds, self.rank, self.size = transport, seconds, transport.rank, transport.size
+        # Each begins with another peer, so that no rank is flooded.
+        self.peers = [(self.rank + step) % self.size for step in range(1, self.size)]
+        self._thread, self._latest = ThreadPoolExecutor(1, "minigrad-communication"), None
+
+    @property
+    def timeout(self):
+        """Seconds for one operation."""
+        return max(self.seconds, FIRST) if self.transport.young else self.seconds
 
     def start(self, run, value, asynchronous):
         """Do run() now, or in a thread beside after what that was given before; the value, or the Work of it."""
-
-        def done():
+        if not asynchronous and (self._latest is None or self._latest.done):
             run()
             return value
 
-        if not asynchronous and self._worker.idle:
-            return done()
-        work = self._worker.submit(done)
+        def timed():
+            run()
+            return time.perf_counter()
+
+        work = self._latest = Work(self._thread.submit(timed), value)
         return work if asynchronous else work.wait()
 
     def close(self):
-        self._worker.close()
+        """Wait for all that was begun."""
+        self._thread.shutdown()
+
+    def swap(self, what, payload_of, kind=COLLECTIVE):
+        """The step of which all is made: {peer: the bytes that it sent}, where payload_of(peer) is the array it gets.
+
+        what    this call in words; it goes with the array, and all ranks must say the same
+        Errors  those of the module `errors`; all ranks are told then
+        """
+        deadline, found = deadline_after(self.timeout), {}
+        try:
+            posted = [self.transport.post(peer, kind, what, payload_of(peer)) for peer in self.peers]
+            for peer in self.peers:
+                theirs, found[peer] = self.transport.take(peer, kind, deadline)
+                if theirs != what:
+                    raise DisagreementError(f"rank {peer} does {theirs}, rank {self.rank} does {what}")
+            self.transport.settle(deadline, posted)
+        except CommunicationError as error:
+            said = str(error)  # another rank of the same call may have said it
+            failed = type(error)(said if said.startswith(f"{what}:") else f"{what}: {said}")
+            self.transport.abort(str(failed))
+            raise failed from None
+        except BaseException as error:  # half a call is worse than none: the next would take its messages
+            self.transport.abort(f"{what}: rank {self.rank}: {type(error).__name__}: {error}")
+            raise
+        return found
+
+    def gathered(self, what, message, kind=COLLECTIVE):
+        """The bytes that each rank gave, in the order of ranks; their lengths may differ."""
+        payload = np.frombuffer(message, np.uint8)
+        found = self.swap(what, lambda peer: payload, kind)
+        return [message if rank == self.rank else found[rank].tobytes() for rank in range(self.size)]
 
     def all_reduce(self, flat, op, what):
         if (n := self.size) == 1:
@@ -86,5 +132,5 @@ class HostCollectives:
     def _swapped(self, what, part_of):
         """What each rank sends to this one, in their order, where part_of(rank) is what it gets."""
         own = part_of(self.rank)
-        found = self.exchange.swap(what, part_of)
+        found = self.swap(what, part_of)
         return [own if rank == self.rank else found[rank].view(own.dtype) for rank in range(self.size)]

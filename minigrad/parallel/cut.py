@@ -7,7 +7,7 @@ Math    the cost of a layer is its share of the bytes of all parameters; of all 
 import functools
 import itertools
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import ShapeError, StateError
 
 from ..core.check import integer_of
 
@@ -46,12 +46,9 @@ def lengths_of(model, stages, balance):
     layers = len(model)
     if stages > layers:
         raise ShapeError(f"Pipeline: stages is {stages}, wanted at most one for each of the {layers} layers")
-    if not isinstance(balance, list | tuple | None):
-        raise KindError(f"Pipeline: balance is {balance!r}, wanted a list of {stages} numbers of layers")
-    if balance is None:
-        lengths = balanced(costs_of(model), stages)
-    else:
-        lengths = [integer_of("Pipeline", "balance", length, 1) for length in balance]
+    lengths = balanced(costs_of(model), stages) if balance is None else list(balance)
+    for length in lengths:
+        integer_of("Pipeline", "balance", length, 1)
     if len(lengths) != stages or sum(lengths) != layers:
         raise ShapeError(f"Pipeline: balance is {lengths}, wanted {stages} numbers that add up to {layers} layers")
     _refuse_shared(model, lengths)

@@ -36,7 +36,8 @@ from ..nn import Module, Sequential
 from .arrays import words
 from .cut import lengths_of
 from .schedules import FORWARD, SCHEDULES
-from .transfer import recv, send, settle, world_of
+from .transfer import recv, send, world_of
+from .transport import deadline_after
 
 __all__ = ["Pipeline"]
 
@@ -129,7 +130,11 @@ class Pipeline(Module):
                 self.peak = max(self.peak, len(kept))
             elif (end := kept.pop(number)).requires_grad:
                 end.backward()
-        settle(self.world)
+        self._settle()
+
+    def _settle(self):
+        """Wait until all that was sent has left: MPI goes on while one waits."""
+        self.world.transport.settle(deadline_after(self.world.timeout))
 
     def _microbatches(self, name, batch, needed):
         """The equal parts of a batch on the device of this stage, None where it is not needed here."""
@@ -184,7 +189,7 @@ class Pipeline(Module):
                     send(out, rank, world=self.world)
             else:
                 out = recv(None, None, self.stages - 1, world=self.world, device=self.device)
-            settle(self.world)
+            self._settle()
         return out
 
     # ---- state ---------------------------------------------------------------------------------------------------

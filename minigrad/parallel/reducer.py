@@ -56,9 +56,9 @@ class Reducer:
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
         self.held, self.timeline, self._works = False, [], []
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
-        self._spare = [{} for _ in self.buckets]  # arrays for them
         self._plans = [kernels.Plan() for _ in self.buckets]
-        self.number = world.count_model()
+        world.models += 1
+        self.number = world.models
         self.begin(Phase.SENDING)
         self._take_over()
 
@@ -159,10 +159,7 @@ class Reducer:
                 device.accumulate(array, sums.pop(level))
             level += 1
         if not last:
-            if level not in self._spare[b]:
-                self._spare[b][level] = device.empty_like(array)
-            sums[level] = self._spare[b][level]
-            device.assign(sums[level], array)
+            sums[level] = device.copy(array)
 
     def end_shard(self):
         """Put the gradients of a shard aside, which is not the last of this rank; .grad is None then."""

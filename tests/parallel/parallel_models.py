@@ -1,16 +1,12 @@
-"""Models for the tests of several ranks, and a transport between threads that is as slow as MPI may be."""
-
-import threading
-import time
+"""Models for the tests of several ranks."""
 
 import numpy as np
-import pytest
 
 import minigrad
 from minigrad import Tensor, nn
-from minigrad.parallel import DataParallel, DeadlineError, local
+from minigrad.parallel import DataParallel
 
-__all__ = ["Rendezvous", "Wide", "X", "branches", "grads", "in_pairs", "plain", "rows", "transport"]
+__all__ = ["Wide", "X", "branches", "grads", "in_pairs", "plain", "rows"]
 
 X = np.random.default_rng(1).standard_normal((4, 5)).astype(np.float32)
 
@@ -51,44 +47,9 @@ def grads(model):
     return [None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()]
 
 
-def in_pairs(parts, add=np.add):
+def in_pairs(parts):
     """The sum of the first 2^k terms, and that of the rest, added: what `pairwise` promises, said in another way."""
     if len(parts) == 1:
         return parts[0]
     middle = 1 << ((len(parts) - 1).bit_length() - 1)
-    return add(in_pairs(parts[:middle], add), in_pairs(parts[middle:], add))
-
-
-class Rendezvous(local.LocalTransport):
-    """A transport that copies nothing and whose messages have left only when they were taken, as large ones of MPI."""
-
-    def post(self, to, channel, header, payload):
-        with self.mail.changed:
-            if self.mail.reason:
-                return super().post(to, channel, header, payload)
-            taken = threading.Event()
-            self.mail.waiting[self.rank, to, channel].append((header, payload, taken))
-            self.mail.changed.notify_all()
-        return _Lent(taken)
-
-    def take(self, source, channel, deadline):
-        header, payload, taken = super().take(source, channel, deadline)
-        payload = payload.copy()
-        taken.set()
-        return header, payload
-
-
-class _Lent:
-    def __init__(self, taken):
-        self.taken = taken
-
-    def wait(self, deadline):
-        if not self.taken.wait(max(0, deadline - time.monotonic())):
-            raise DeadlineError("not taken")
-
-
-@pytest.fixture(params=["copied", "lent"])
-def transport(request, monkeypatch):
-    """Both kinds of delivery: done at once, and done when taken."""
-    if request.param == "lent":
-        monkeypatch.setattr(local, "LocalTransport", Rendezvous)
+    return in_pairs(parts[:middle]) + in_pairs(parts[middle:])

@@ -35,42 +35,37 @@ STARTED = {
 }
 
 
-@pytest.mark.parametrize("name", STARTED)
-def test_who_started_how_many(name):
-    variables, found = STARTED[name]
-    assert ranks_started(variables) == found
+def test_who_started_how_many():
+    for name, (variables, found) in STARTED.items():
+        assert ranks_started(variables) == found, name
 
 
 class OneRank:
     """What MPI gives where it does not know of the ranks that srun or mpiexec started."""
 
-    rank, size, local_rank, local_size, taken, name, backend = 0, 1, 0, 1, False, "MPI", "host"
+    rank, size, local_size, taken, name, backend = 0, 1, 1, False, "MPI", "host"
 
     def __init__(self, seconds):
         pass
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def alone(monkeypatch):
     monkeypatch.setattr(mpi, "MpiTransport", OneRank)
     monkeypatch.setattr(world, "_made", None)
 
 
-@pytest.mark.parametrize("name", ["srun", "mpiexec of MPICH"])
-def test_a_world_of_another_size_than_was_started_is_refused(name, monkeypatch):
+def test_a_world_of_another_size_than_was_started_is_refused(alone, monkeypatch):
     """Else each of 8 tasks would train alone, and all would write into one folder."""
-    variables, (ranks, starter) = STARTED[name]
-    for variable, value in variables.items():
+    for variable, value in SRUN.items():
         monkeypatch.setenv(variable, value)
-    with pytest.raises(
-        MinigradError, match=f"init: {starter} started {ranks} ranks, but MPI knows 1; .*srun --mpi=list"
-    ):
+    with pytest.raises(MinigradError, match="init: srun started 8 ranks, but MPI knows 1; .*srun --mpi=list"):
         init()
     assert world._made is None
 
 
 @pytest.mark.parametrize("variable, seconds", [("", 30), ("7", 7)])  # of minigrad launch --timeout
-def test_ranks_wait_longer_while_each_compiles_its_kernels(variable, seconds, monkeypatch):
+def test_ranks_wait_longer_while_each_compiles_its_kernels(variable, seconds, alone, monkeypatch):
     monkeypatch.setenv("MINIGRAD_TIMEOUT", variable)
     found = init("mpi")
     assert found.transport.young and found.timeout == 600
@@ -80,18 +75,13 @@ def test_ranks_wait_longer_while_each_compiles_its_kernels(variable, seconds, mo
 
 # ---- Slurm -----------------------------------------------------------------------------------------------------------
 
-OPTION = r"--(job-name=\w+|(nodes|(ntasks|gpus)-per-node|cpus-per-task)=\d+|time=\d\d:\d\d:\d\d|output=[\w-]+%j\.log|"
-OPTION += r"open-mode=append|requeue|signal=TERM@60)"
 WANTED = {"--requeue", "--signal=TERM@60", "--nodes=2", "--ntasks-per-node=4"}
 
 
-def test_the_script_is_bash_with_known_options():
+def test_the_script_is_bash_with_its_options_before_the_first_command():
     subprocess.run(["bash", "-n", SLURM], check=True, timeout=20)
     before, _, after = SLURM.read_text().partition("\nset -u")
-    assert "#SBATCH" not in after, "sbatch reads them before the first command alone"
-    options = re.findall(r"^#?#SBATCH (.*)", before, re.MULTILINE)  # a second # switches one off
-    assert all(re.fullmatch(OPTION, option) for option in options)
-    assert {*re.findall(r"^#SBATCH (.*)", before, re.MULTILINE)} >= WANTED
+    assert "#SBATCH" not in after and {*re.findall(r"^#SBATCH (.*)", before, re.MULTILINE)} >= WANTED
 
 
 # ---- Kubernetes ------------------------------------------------------------------------------------------------------

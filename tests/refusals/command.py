@@ -100,7 +100,6 @@ kernels nothing_of_that_name         | nothing_of_that_name
 kernels --arch sm_12                 | sm_12
 launch -n 2                          | launch: nothing to start; want a Python script, or minigrad
 launch -n 2 absent.py                | launch: absent.py is no file; want a Python script
-launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, want at least 1, and at most .* room for: 2
 trian                                | invalid choice: 'trian'
 """
 
