@@ -149,12 +149,13 @@ def _notes(folder):
 def _blame(notes, folder, code):
     """(who failed and how, whether it was a refusal).
 
-    The first rank that failed by itself; else the first that was failed by another, and says by whom.
+    A rank that was killed; else the first that failed by itself; else the first that was failed by another, and says
+    by whom. Others may notice that a rank was killed before its own parent does.
     """
     failed = [number for number in notes if notes[number].get("code")]
     if not failed:
         return f"mpiexec exited with code {code}", False
-    number = min(failed, key=lambda number: (notes[number]["code"] == FAILED, notes[number]["at"]))
+    number = min(failed, key=lambda rank: (notes[rank]["code"] == FAILED, notes[rank]["code"] > 0, notes[rank]["at"]))
     note, code = notes[number], notes[number]["code"]
     how = note.get("why") or (f"was killed by signal {-code}" if code < 0 else f"exited with code {code}")
     log = folder / f"rank-{number}.log"

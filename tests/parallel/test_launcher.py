@@ -50,6 +50,7 @@ def test_ranks_are_told_who_they_are_and_restarts_are_used_up(tmp_path):
 
 BLAMES = {  # (exit code and time that each rank noted, who is named, whether it refused)
     "by itself, though later": ([(3, 2), (75, 1)], "rank 0 on a: exited with code 3", False),
+    "killed, which others noticed before": ([(-9, 2), (1, 1)], "rank 0 on a: was killed by signal 9", False),
     "first of two": ([(3, 2), (4, 1)], "rank 1 on a: exited with code 4", False),
     "refused, the other has not ended": ([(), (2, 2)], "rank 1 on a: exited with code 2", True),
     "all by others": ([(75, 2), (75, 1)], "rank 1 on a: exited with code 75", False),

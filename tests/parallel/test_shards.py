@@ -1,7 +1,9 @@
 """Shards: how batches are cut; Loader, random numbers, fit and evaluate with shards give ranks together what one gets.
 
-test_recovery.py compares whole trainings.
+test_recovery.py compares trainings by several processes.
 """
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +14,7 @@ from minigrad.core.errors import OutOfMemory, StateError
 from minigrad.device import default_generator, generator
 from minigrad.device.random import Generator, drawing_from
 from minigrad.nn import functional as F
-from minigrad.parallel import DataParallel, Shards, ShardSampler
+from minigrad.parallel import DataParallel, ShardedOptimizer, Shards, ShardSampler
 from minigrad.train import Callback, evaluate, fit
 from tests.parallel.parallel_runs import bits, on_ranks
 from tests.train.small_training import images, network
@@ -101,15 +103,32 @@ def test_draws_of_shards_and_of_ranks_leave_the_generator_outside_alone():
 # ---- fit and evaluate ------------------------------------------------------------------------------------------------
 
 FIGURES = ("epoch", "step", "lr", "loss", "accuracy", "test_loss", "test_accuracy")
+KINDS = {  # (optimiser, bytes of a bucket, whether its state is divided, options of fit)
+    "sgd": (partial(optim.SGD, lr=0.05, momentum=0.9), 500, False, {}),
+    "adam": (optim.Adam, None, False, {}),
+    "zero": (optim.Adam, 500, True, {}),
+    "clipped": (optim.Adam, 1000, True, {"clip": 0.1}),
+    "accumulated": (optim.Adam, None, True, {"accumulate": 2}),
+}
 
 
-def trained(world, **options):
-    """The figures of all rows on one rank."""
-    model = DataParallel(network(1, dropout=0.2), world, shards=4)
-    optimizer = optim.Adam(model.parameters(), lr=0.01)
+def trained(world, kind="adam", **options):
+    """(the figures of all rows, weights and state of the optimiser) on one rank."""
+    make, bucket_bytes, divided, more = KINDS[kind]
+    model = DataParallel(network(1, dropout=0.2), world, shards=8, bucket_bytes=bucket_bytes)
+    optimizer = make(model.parameters())
+    optimizer = ShardedOptimizer(optimizer, model) if divided else optimizer
     test = data.Loader(images(21, 1), 4, prefetch=0)
-    history = fit(model, loader(model.sampler), optimizer, 2, test=test, **options)
-    return [[row.get(name) for name in FIGURES] for row in history]
+    history = fit(model, loader(model.sampler), optimizer, 2, test=test, **options, **more)
+    return [[row.get(name) for name in FIGURES] for row in history], bits(model, optimizer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_bits_whoever_shares_the_training(kind):
+    """Whatever the buckets, and however the state is divided."""
+    (alone,) = on_ranks(trained, 1, "adam" if kind == "zero" else kind)
+    for size in (2, 8):
+        assert on_ranks(trained, size, kind) == [alone] * size
 
 
 def test_accumulation_gives_the_update_of_the_one_large_batch():
@@ -156,7 +175,7 @@ def test_all_stop_where_one_wants_to(times, rows):
     """An epoch has 4 steps; after them a rank is asked in each round of the evaluation, of which there are 3."""
     run = lambda world: trained(world, callbacks=[Stop(times, world.rank == 1)])
     first, second = on_ranks(run, 2)
-    assert first == second and len(first) == rows
+    assert first == second and len(first[0]) == rows
 
 
 def nowhere(scores, labels, rank):
