@@ -11,16 +11,15 @@ Source  Higham 1993, "The accuracy of floating point summation", SIAM J. Sci. Co
 """
 
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent import futures
 
 import numpy as np
 
 from .. import device
-from .errors import CommunicationError, DisagreementError
+from .errors import CommunicationError, DeadlineError, DisagreementError
 from .transport import deadline_after
-from .work import Work
 
-__all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "pairwise"]
+__all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "Work", "pairwise"]
 
 COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2  # channels: for collectives, for words, and from there on for tags
 FIRST = 600.0  # seconds for an operation of a world that has not made two steps: each rank compiles kernels meanwhile
@@ -41,6 +40,30 @@ def pairwise(parts, add=np.add):
     return level[0]
 
 
+class Work:
+    """What an operation that goes on by itself will give; its Future gives the time.perf_counter() of its end."""
+
+    def __init__(self, future, value):
+        self._future, self._value = future, value
+
+    @property
+    def done(self):
+        """Whether it has ended, well or not."""
+        return self._future.done()
+
+    @property
+    def ended(self):
+        """The time.perf_counter() of its end, None before."""
+        return self._future.result() if self.done else None
+
+    def wait(self, timeout=None):
+        """The result, once it is there. Errors: those of the operation; DeadlineError after so many seconds."""
+        if not futures.wait([self._future], timeout).done:
+            raise DeadlineError(f"wait: not done after {timeout} s")
+        self._future.result()
+        return self._value
+
+
 class HostCollectives:
     """Each takes arrays without gaps, flat, and says `what` it is in words that all ranks share."""
 
@@ -48,7 +71,7 @@ class HostCollectives:
         self.transport, self.seconds, self.rank, self.size = transport, seconds, transport.rank, transport.size
         # Each begins with another peer, so that no rank is flooded.
         self.peers = [(self.rank + step) % self.size for step in range(1, self.size)]
-        self._thread, self._latest = ThreadPoolExecutor(1, "minigrad-communication"), None
+        self._thread, self._latest = futures.ThreadPoolExecutor(1, "minigrad-communication"), None
 
     @property
     def timeout(self):

@@ -134,23 +134,6 @@ class Group:
             raise runtime.CUDARuntimeError(status)
         return status == PASSED
 
-    # ---- collectives -----------------------------------------------------------------------------------------------
-
-    def call(self, name, sent, received, count, *codes):
-        """A collective by the name that CuPy has for it, with its codes: element type, then op or root."""
-        getattr(self.group, name)(sent.data.ptr, received.data.ptr, count, *codes, self.stream.ptr)
-
-    def exchange(self, sent, received):
-        """Send arrays to ranks while others come from there: {rank: array} of both; empty ones do not travel."""
-        nccl.groupStart()
-        try:
-            for call, arrays in ((self.group.send, sent), (self.group.recv, received)):
-                for rank, array in arrays.items():
-                    if array.nbytes:
-                        call(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, rank, self.stream.ptr)
-        finally:
-            nccl.groupEnd()
-
 
 def _code(name):
     """NCCL's number of an element type or an op; None if it has none."""
@@ -213,19 +196,23 @@ class NcclCollectives(HostCollectives):
         self._agree(what)
         if flat.size and not is_deterministic() and _code(flat.dtype.name) is not None:
             codes = _code(flat.dtype.name), _code("avg" if op == "mean" else op)
-            self.nccl.call("allReduce", flat, flat, flat.size, *codes)
+            self._call("allReduce", flat, flat, flat.size, *codes)
         elif flat.size and self.size > 1:
             self._all_reduce(flat, op)
 
     def all_gather(self, whole, flat, what):
         self._agree(what)
         if flat.size:
-            self.nccl.call("allGather", flat, whole, flat.nbytes, nccl.NCCL_UINT8)
+            self._call("allGather", flat, whole, flat.nbytes, nccl.NCCL_UINT8)
 
     def broadcast(self, flat, root, what):
         self._agree(what)
         if flat.size:
-            self.nccl.call("broadcast", flat, flat, flat.nbytes, nccl.NCCL_UINT8, root)
+            self._call("broadcast", flat, flat, flat.nbytes, nccl.NCCL_UINT8, root)
+
+    def _call(self, name, sent, received, count, *codes):
+        """A collective by the name that CuPy has for it, with its codes: element type, then op or root."""
+        getattr(self.nccl.group, name)(sent.data.ptr, received.data.ptr, count, *codes, self.nccl.stream.ptr)
 
     # ---- sums in order ---------------------------------------------------------------------------------------------
 
@@ -244,13 +231,20 @@ class NcclCollectives(HostCollectives):
     def _whole(self, part):
         """The parts of all ranks, one after another."""
         whole = device.empty((self.size * part.size,), part.dtype, like=part)
-        self.nccl.call("allGather", part, whole, part.nbytes, nccl.NCCL_UINT8)
+        self._call("allGather", part, whole, part.nbytes, nccl.NCCL_UINT8)
         return whole
 
     def _swapped(self, what, part_of):
         own = part_of(self.rank)
         found = [own if rank == self.rank else device.empty_like(own) for rank in range(self.size)]
-        self.nccl.exchange({rank: part_of(rank) for rank in self.peers}, {rank: found[rank] for rank in self.peers})
+        nccl.groupStart()
+        try:
+            for call, array_of in ((self.nccl.group.send, part_of), (self.nccl.group.recv, found.__getitem__)):
+                for peer in self.peers:
+                    if (array := array_of(peer)).nbytes:  # empty ones do not travel
+                        call(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, self.nccl.stream.ptr)
+        finally:
+            nccl.groupEnd()
         return found
 
     # ---- words between ranks ---------------------------------------------------------------------------------------

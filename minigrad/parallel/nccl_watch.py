@@ -10,10 +10,10 @@ import threading
 import time
 from collections import deque
 
+from .collectives import Work
 from .errors import CommunicationError
 from .rank import FAILED
 from .transport import deadline_after
-from .work import Work
 
 __all__ = ["GRACE", "Calling", "Started", "Watch", "within"]
 

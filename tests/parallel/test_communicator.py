@@ -12,8 +12,7 @@ from minigrad.parallel import CommunicationError, DeadlineError, DisagreementErr
 from minigrad.parallel.collectives import SMALL
 from tests.device.stand_in_gpus import gpus
 from tests.parallel.collective_table import ROWS, check_row, run_row
-from tests.parallel.parallel_models import in_pairs
-from tests.parallel.parallel_runs import on_ranks, outcomes
+from tests.parallel.parallel_runs import in_pairs, on_ranks, outcomes
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
@@ -53,18 +52,16 @@ def test_tensors_layouts_and_results_that_hold_what_is_given():
     def run(world):
         last = Tensor((values + world.rank).transpose(0, 3, 1, 2), requires_grad=True)  # channels last
         strides, version = last.array.strides, last.version[0]
-        assert world.all_reduce(last) is last and last.array.strides == strides
-        assert last.version[0] > version and last.requires_grad
+        assert world.all_reduce(last) is last and last.array.strides == strides and last.version[0] > version
+        assert np.array_equal(last.detach().numpy(), (2 * values + 1).transpose(0, 3, 1, 2))
         whole = np.zeros(2 * world.size)
         own = Tensor(whole[2 * world.rank :][:2])  # a part of it
         own.array[:], version = world.rank, own.version[0]
         world.all_gather(whole, own)
         assert own.version[0] == version, "it is only read"
-        return last.detach().numpy(), world.all_reduce(np.array(2.0), "mean"), whole.tolist()
+        return world.all_reduce(np.array(2.0), "mean").tolist(), whole.tolist()
 
-    for found, scalar, gathered in on_ranks(run, 2):
-        assert np.array_equal(found, (2 * values + 1).transpose(0, 3, 1, 2))
-        assert scalar == 2.0 and scalar.shape == () and gathered == [0, 0, 1, 1]
+    assert on_ranks(run, 2) == [(2.0, [0, 0, 1, 1])] * 2
 
 
 def test_arrays_of_gpus_go_by_way_of_the_host_and_copies_on_the_callers_stream():

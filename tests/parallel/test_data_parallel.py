@@ -14,8 +14,7 @@ from minigrad import Tensor, checkpoint, device, nn
 from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.parallel import DataParallel
 from minigrad.parallel.buckets import bucket_bounds, bucket_bytes
-from tests.parallel.parallel_models import Wide, X, branches, grads, in_pairs, plain, rows
-from tests.parallel.parallel_runs import bits, on_ranks
+from tests.parallel.parallel_runs import Wide, X, bits, branches, grads, in_pairs, on_ranks, plain, rows
 
 BATCH = np.random.default_rng(0).standard_normal((8, 5)).astype(np.float32)
 
@@ -91,19 +90,6 @@ def test_a_plain_loop_whose_gradients_keep_their_addresses():
     assert first != second
     for got in (found, other):
         same(got, averaged(plain, 2, 8))
-
-
-def test_each_shard_of_each_update_has_masks_of_its_own_in_any_loop():
-    def run(world, loop):
-        minigrad.manual_seed(6)
-        model = DataParallel(nn.Dropout(0.5), world, shards=2)
-        batch = lambda: model.shards((minigrad.ones(2, 64),)) if loop else [(minigrad.ones(1, 64),)]
-        return [tuple(model(x)[0].tolist()) for _ in range(2) for (x,) in batch()]
-
-    (masks,) = on_ranks(run, 1, True)
-    assert len(set(masks)) == 4
-    for loop in (True, False):
-        assert on_ranks(run, 2, loop) == [masks[::2], masks[1::2]]
 
 
 # ---- where gradients are cut into buckets, and when these leave ------------------------------------------------------

@@ -20,10 +20,11 @@ BODY = """
 job = os.environ["MINIGRAD_JOB"]
 print(rank, attempt, os.environ["MINIGRAD_TIMEOUT"], job, sys.argv[2:], __name__, sys.path[0] == folder)
 print(f"error of {rank}", file=sys.stderr)
-log = f"{folder}/logs/attempt-{attempt}/rank-1.log"
-while not os.path.exists(log) or "error of 1" not in open(log).read():  # else rank 1 might be ended before
+note(f"said.{attempt}.{rank}.{job}")
+while not os.path.exists(f"{folder}/said.{attempt}.{1 - rank}.{job}"):  # else one might be ended before
     time.sleep(0.01)
-sys.exit("in words") if rank and (attempt == 0 or sys.argv[2:]) else time.sleep(120 if attempt == 0 else 0)
+if attempt == 0:
+    sys.exit("in words") if rank else time.sleep(120)
 """
 
 

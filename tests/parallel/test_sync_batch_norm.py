@@ -70,11 +70,9 @@ def shared(x, g, shares, model):
 
 CASES = [
     ((8,), (CHANNELS, 4, 3), "float32", {}),
-    ((4, 4), (CHANNELS,), "float64", {}),
     ((3, 0, 5), (CHANNELS, 6), "float64", {"momentum": None}),
     ((2, 1, 4, 1), (CHANNELS, 4, 3), "float32", {"affine": False}),
     ((0, 1, 6), (CHANNELS, 4, 3), "float64", {"bias": False}),
-    ((3, 5), (CHANNELS, 4, 3), "float32", {"track_running_stats": False}),
 ]
 
 
@@ -155,22 +153,20 @@ def test_it_runs_on_the_interpreter_and_on_gpus_and_becomes_part_of_a_graph(monk
 
 def test_data_parallel_has_the_gradients_of_the_whole_batch():
     """Sums of gradients and of statistics share a communicator, in one order."""
-    x, y = Tensor(numbers((8, 1, 6, 6))), Tensor(np.arange(8) % 3)
+    x = Tensor(numbers((8, 1, 6, 6)))
 
-    def model():
+    def gradients(own, wrap=lambda model: model):
         minigrad.manual_seed(0)
         parts = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6)]
-        return nn.Sequential(*parts).double()
-
-    def gradients(model, own):
-        F.cross_entropy(model(x[own]), y[own]).backward()
+        model = wrap(nn.Sequential(*parts).double())
+        F.cross_entropy(model(x[own]), Tensor(np.arange(8) % 3)[own]).backward()
         return [p.grad.numpy() for p in model.parameters()]
 
-    def in_parallel(world):
-        part = DataParallel(SyncBatchNorm.convert(model(), world), world, bucket_bytes=500)
-        return gradients(part, slice(world.rank, None, 4))
+    def run(world):
+        wrap = lambda model: DataParallel(SyncBatchNorm.convert(model, world), world, bucket_bytes=500)
+        return gradients(slice(world.rank, None, 4), wrap)
 
-    for *found, wanted in zip(*on_ranks(in_parallel, 4), gradients(model(), slice(None)), strict=True):
+    for *found, wanted in zip(*on_ranks(run, 4), gradients(slice(None)), strict=True):
         assert len({value.tobytes() for value in found}) == 1
         np.testing.assert_allclose(found[0], wanted, rtol=1e-9, atol=1e-11)
 
