@@ -156,21 +156,15 @@ def test_evaluation_is_shared_and_gives_the_numbers_of_one(count):
     assert on_ranks(run, 4) == [(alone, len(range(rank, count, 4)), True) for rank in range(4)]
 
 
-class Stop(Callback):
-    """Stops when it is asked for the nth time; on one rank alone."""
-
-    def __init__(self, times, own):
-        self.left, self.own = times, own
-
-    def stop(self, history):
-        self.left -= 1
-        return self.own and self.left == 0
-
-
 @pytest.mark.parametrize("times, rows", [(3, 0), (5, 0), (9, 1)], ids=["a step", "an evaluation", "a later step"])
 def test_all_stop_where_one_wants_to(times, rows):
     """An epoch has 4 steps; after them a rank is asked in each round of the evaluation, of which there are 3."""
-    run = lambda world: trained(world, callbacks=[Stop(times, world.rank == 1)])
+
+    def run(world):
+        keeper, asked = Callback(), iter(range(1, 99))
+        keeper.stop = lambda history: next(asked) == times and world.rank == 1
+        return trained(world, callbacks=[keeper])
+
     first, second = on_ranks(run, 2)
     assert first == second and len(first[0]) == rows
 

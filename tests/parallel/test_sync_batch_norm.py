@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, grad, nn
+from minigrad import Tensor, nn
 from minigrad import device as devices
 from minigrad.graph import capture
 from minigrad.nn import functional as F
@@ -33,22 +33,13 @@ def made(model, dtype="float64", dimensions=4):
 
 
 def results(layer, x, g):
-    """(what belongs to a row, what is a sum over rows, running statistics) after two steps.
-
-    Of the second step: the output, its gradients and, with parameters, the gradients of sum dx^2, which are of second
-    order. It is taken of dx alone: dweight and dbias of a rank are its part of a sum.
-    """
+    """(what belongs to a row, what is a sum over rows, running statistics) after two steps."""
     layer(Tensor(x * 2))
-    part = Tensor(x, requires_grad=True)
-    out = layer(part)
+    out = layer(part := Tensor(x, requires_grad=True))
     assert out.ndim < 4 or not part.numel() or out.array.strides == part.array.strides
     (F.tanh(out) * Tensor(g)).sum().backward()
-    inputs = [part, *layer.parameters()]
-    (dx,) = grad((F.tanh(layer(part)) * Tensor(g)).sum(), [part], create_graph=True)
-    deeper = grad((dx * dx).sum(), inputs[:2])
-    rows = [out.detach(), part.grad, deeper[0]]
-    sums = [*(p.grad for p in inputs[1:]), *deeper[1:]]
-    return [[t.numpy() for t in group] for group in (rows, sums, layer.buffers())]
+    groups = [out.detach(), part.grad], [p.grad for p in layer.parameters()], layer.buffers()
+    return [[t.numpy() for t in group] for group in groups]
 
 
 def shared(x, g, shares, model):
@@ -64,8 +55,7 @@ def shared(x, g, shares, model):
     assert all([b.tobytes() for b in other] == [b.tobytes() for b in buffers[0]] for other in buffers)
     joined = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
     joined += [sum(parts) for parts in zip(*sums, strict=True)]
-    whole = results(made(model, x.dtype.name, x.ndim), x, g)
-    return [*joined, *buffers[0]], sum(whole, [])
+    return [*joined, *buffers[0]], sum(results(made(model, x.dtype.name, x.ndim), x, g), [])
 
 
 CASES = [
