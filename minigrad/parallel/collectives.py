@@ -126,27 +126,29 @@ class HostCollectives:
         return [message if rank == self.rank else found[rank].tobytes() for rank in range(self.size)]
 
     def all_reduce(self, flat, op, what):
-        if (n := self.size) == 1:
-            return
-        values = device.host(flat)
-        if values.nbytes <= SMALL:
-            device.assign(flat, self._total(self._swapped(what, lambda rank: values), op))
-        else:
-            step = -(-values.size // n)
-            total = self._own_part(values, [min(r * step, values.size) for r in range(n + 1)], op, what)
-            device.assign(flat, np.concatenate(self._swapped(f"{what}: totals", lambda rank: total)))
+        if self.size > 1:
+            device.assign(flat, self._summed(device.host(flat), op, what))
 
     def all_gather(self, whole, flat, what):
-        values = device.host(flat)
-        device.assign(whole, np.concatenate(self._swapped(what, lambda rank: values)))
+        device.assign(whole, self._whole(device.host(flat), what))
 
     def broadcast(self, flat, root, what):
         values = device.host(flat) if self.rank == root else np.empty(0, flat.dtype)
         device.assign(flat, self._swapped(what, lambda rank: values)[root])
 
-    def _own_part(self, values, bounds, op, what):
-        """The sum over ranks of the elements from bounds[rank] to bounds[rank + 1]; the other ranks get theirs."""
-        return self._total(self._swapped(what, lambda rank: values[bounds[rank] : bounds[rank + 1]]), op)
+    def _summed(self, values, op, what):
+        """The sum over ranks: of small arrays each adds all, of large ones each adds a part and all get the parts."""
+        if values.nbytes <= SMALL:
+            return self._total(list(self._whole(values, what).reshape(self.size, -1)), op)
+        step = -(-values.size // self.size)
+        total = self._total(self._swapped(what, lambda rank: values[rank * step : (rank + 1) * step]), op)
+        part = device.empty((step,), total.dtype, like=total)
+        part[: total.size] = total
+        return self._whole(part, f"{what}: totals")[: values.size]
+
+    def _whole(self, part, what):
+        """The equal parts of all ranks, one after another."""
+        return np.concatenate(self._swapped(what, lambda rank: part))
 
     def _total(self, parts, op):
         total = pairwise(parts, OPS[op])

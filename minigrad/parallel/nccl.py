@@ -32,7 +32,7 @@ from minigrad_kernels.toolchain.modes import capturing
 
 from .. import device
 from ..core.modes import is_deterministic
-from .collectives import SMALL, HostCollectives
+from .collectives import HostCollectives
 from .errors import CommunicationError, DisagreementError
 from .nccl_watch import GRACE, Calling, Started, Watch, within
 
@@ -198,7 +198,7 @@ class NcclCollectives(HostCollectives):
             codes = _code(flat.dtype.name), _code("avg" if op == "mean" else op)
             self._call("allReduce", flat, flat, flat.size, *codes)
         elif flat.size and self.size > 1:
-            self._all_reduce(flat, op)
+            device.assign(flat, self._summed(flat, op, what))
 
     def all_gather(self, whole, flat, what):
         self._agree(what)
@@ -216,20 +216,7 @@ class NcclCollectives(HostCollectives):
 
     # ---- sums in order ---------------------------------------------------------------------------------------------
 
-    def _all_reduce(self, flat, op):
-        n = self.size
-        if flat.nbytes <= SMALL:
-            device.assign(flat, self._total(list(self._whole(flat).reshape(n, -1)), op))
-            return
-        step = -(-flat.size // n)
-        bounds = [min(r * step, flat.size) for r in range(n + 1)]
-        total = self._own_part(flat, bounds, op, "")
-        part = device.empty((step,), total.dtype, like=total)
-        part[: total.size] = total
-        device.assign(flat, self._whole(part)[: flat.size])
-
-    def _whole(self, part):
-        """The parts of all ranks, one after another."""
+    def _whole(self, part, what):
         whole = device.empty((self.size * part.size,), part.dtype, like=part)
         self._call("allGather", part, whole, part.nbytes, nccl.NCCL_UINT8)
         return whole

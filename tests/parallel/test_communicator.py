@@ -17,7 +17,7 @@ from tests.parallel.parallel_runs import in_pairs, on_ranks, outcomes
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("size", [1, 5])
 def test_collectives_have_the_values_of_numpy_and_one_set_of_bits(size):
     found = on_ranks(lambda world: [run_row(world, row) for row in ROWS], size)
     for rows in found:
@@ -34,7 +34,7 @@ def numbers(count, rank):
     return (rng.standard_normal(count) * 2.0 ** rng.integers(-6, 6, count)).astype(np.float32)
 
 
-@pytest.mark.parametrize("size", [3, 4, 5])
+@pytest.mark.parametrize("size", [3, 5])
 def test_sums_are_taken_in_pairs_in_the_order_of_ranks(size):
     counts = (1, EDGE, EDGE + 1, 3 * EDGE + 2)
     wanted = [in_pairs([numbers(count, rank) for rank in range(size)]) for count in counts]
