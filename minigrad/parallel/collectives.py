@@ -15,11 +15,16 @@ from concurrent import futures
 
 import numpy as np
 
+from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import is_dense
+
 from .. import device
+from ..core.tape import write
+from ..core.tensor import Tensor
 from .errors import CommunicationError, DeadlineError, DisagreementError
 from .transport import deadline_after
 
-__all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "Work", "pairwise"]
+__all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "Work", "flat_of", "pairwise", "words"]
 
 COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2  # channels: for collectives, for words, and from there on for tags
 FIRST = 600.0  # seconds for an operation of a world that has not made two steps: each rank compiles kernels meanwhile
@@ -38,6 +43,35 @@ def pairwise(parts, add=np.add):
         level = [add(a, b, out=a if owned else None) for a, b in zip(level[::2], level[1::2], strict=False)] + rest
         owned = True
     return level[0]
+
+
+# ---- arrays: their elements in the order of memory, without gaps, on the host or not --------------------------------
+
+
+def flat_of(op, name, array, changed=True):
+    """A view of the elements of an array or a leaf Tensor, one after another as they lie in memory.
+
+    changed     whether they will be written, which a Tensor must know
+    Errors      TypeError for what is neither, ValueError where memory has gaps, RuntimeError for a Tensor with history
+    """
+    if isinstance(array, Tensor):
+        array = write(array) if changed else array.array
+    if not device.is_array(array):
+        raise KindError(f"{op}: {name} is a {type(array).__name__}, wanted an array or a Tensor")
+    if not device.can_hold_a_sum(array) and (changed or not is_dense(array, device.order_of(array))):
+        raise ShapeError(f"{op}: {name} (shape {array.shape}) is read-only or has gaps, wanted a dense array")
+    return array.transpose(device.order_of(array)).reshape(-1)
+
+
+def words(array):
+    """Element type, shape and, unless it is C's, the order of the axes in memory: what ranks must have in common."""
+    array = array.array if isinstance(array, Tensor) else array
+    order = device.order_of(array)
+    plain = order == tuple(range(array.ndim)) or array.flags.c_contiguous
+    return f"{array.dtype} {array.shape}".replace(" ", "") + ("" if plain else f"in{order}".replace(" ", ""))
+
+
+# ---- collectives -----------------------------------------------------------------------------------------------------
 
 
 class Work:

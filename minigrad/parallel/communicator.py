@@ -26,8 +26,7 @@ from minigrad_kernels.toolchain.modes import capturing
 
 from ..core.modes import is_deterministic
 from ..device import is_floating, place_of
-from .arrays import flat_of, words
-from .collectives import CONTROL, OPS, HostCollectives
+from .collectives import CONTROL, OPS, HostCollectives, flat_of, words
 from .errors import DisagreementError
 
 __all__ = ["Communicator", "current"]

@@ -15,8 +15,8 @@ from ..core.modes import is_grad_enabled
 from ..core.tape import write
 from ..device import random
 from ..nn import Module
-from .arrays import words
 from .buckets import buckets_of
+from .collectives import words
 from .reducer import Phase, Reducer
 from .sampler import Shards, ShardSampler
 from .sync_batch_norm import SyncBatchNorm

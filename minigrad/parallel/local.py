@@ -45,7 +45,7 @@ class LocalTransport(Transport):
     def post(self, to, channel, header, payload):
         mail = self.mail
         with mail.changed:
-            self._check_open()
+            self.check()
             mail.waiting[self.rank, to, channel].append((header, payload.view(np.uint8).copy()))
             mail.changed.notify_all()
 
@@ -55,7 +55,7 @@ class LocalTransport(Transport):
             while True:
                 if mail.waiting[key]:
                     return mail.waiting[key].popleft()
-                self._check_open()
+                self.check()
                 if source in mail.gone:
                     raise PeerLost(f"rank {source} has ended, while rank {self.rank} waits for a message of it")
                 left = deadline - time.monotonic()
@@ -63,13 +63,11 @@ class LocalTransport(Transport):
                     raise DeadlineError(f"rank {self.rank}: no message from rank {source} came in time")
                 mail.changed.wait(min(left, threading.TIMEOUT_MAX))
 
-    def _check_open(self):
+    def check(self):
         if self.mail.reason:
             raise CommunicationError(self.mail.reason)
         if self.rank in self.mail.gone:
             raise CommunicationError(f"rank {self.rank}: its transport is closed")
-
-    check = _check_open  # what a thread that looks on asks
 
     def settle(self, deadline, posted=None):
         """Nothing is under way: a message is there as soon as it was posted."""

@@ -83,15 +83,14 @@ class Watch:
 
     def __init__(self, nccl, host):
         self._nccl, self._host = nccl, host
-        self._works, self._changed, self._thread, self._closed = deque(), threading.Condition(), None, False
+        self._works, self._changed, self._closed = deque(), threading.Condition(), False
+        self._thread = threading.Thread(target=self._serve, name="minigrad-nccl-watch", daemon=True)
+        self._thread.start()
 
     def add(self, work):
         with self._changed:
             self._works.append(work)  # and so its arrays stay
             self._changed.notify_all()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="minigrad-nccl-watch", daemon=True)
-            self._thread.start()
 
     def drain(self):
         """Wait until all works are done, which they are in time or the process ends."""

@@ -34,7 +34,7 @@ from ..core.modes import no_grad
 from ..core.tensor import Tensor, tensor_of
 from ..device import random
 from ..nn import Module, Sequential
-from .arrays import words
+from .collectives import words
 from .schedules import FORWARD, SCHEDULES
 from .transfer import recv, send, world_of
 from .transport import deadline_after

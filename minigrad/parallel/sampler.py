@@ -54,6 +54,3 @@ class ShardSampler:
         (count,) = sizes
         parts = self.slices(count)
         return Shards([tuple(t[part] for t in tensors) if part.start < part.stop else None for part in parts], count)
-
-    def __repr__(self):
-        return f"ShardSampler(shards={self.shards}, rank={self.rank}, size={self.size})"

@@ -17,8 +17,8 @@ from .. import device
 from ..core.tape import write
 from ..core.tensor import Tensor
 from ..optim import Optimizer
-from .arrays import flat_of
 from .buckets import buckets_of
+from .collectives import flat_of
 from .data_parallel import DataParallel
 
 __all__ = ["ShardedOptimizer"]

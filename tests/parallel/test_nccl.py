@@ -44,9 +44,8 @@ def machine(monkeypatch):
         yield found
         for watch in watches:
             watch.close()
-            if watch._thread is not None:
-                watch._thread.join(10)
-                assert not watch._thread.is_alive()
+            watch._thread.join(10)
+            assert not watch._thread.is_alive()
 
 
 @pytest.fixture
@@ -114,6 +113,7 @@ def test_nothing_goes_by_way_of_the_host_and_a_gathering_may_be_in_place(machine
         world.all_gather(whole, whole[3000 * world.rank :][:3000])
         stream = world.collectives(x).nccl.stream
         assert stream.is_non_blocking and stream.priority < 0 and not machine.copied
+        world.barrier()
         return device.host(whole)[::3000].tolist(), stream.ptr
 
     (first, _), (second, stream) = run_local(run, 2)

@@ -164,7 +164,7 @@ def test_data_parallel_has_the_gradients_of_the_whole_batch():
 # ---- convert ---------------------------------------------------------------------------------------------------------
 
 
-def test_convert_replaces_batch_norms_alone_and_keeps_every_tensor():
+def test_convert_changes_batch_norms_alone_and_keeps_every_tensor():
     norm, seen = nn.BatchNorm1d(3, eps=1e-3, momentum=None), []
     norm.register_forward_hook(lambda module, given, out: seen.append(module))
     model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Sequential(norm, nn.InstanceNorm1d(3), norm))
@@ -174,7 +174,5 @@ def test_convert_replaces_batch_norms_alone_and_keeps_every_tensor():
     first, second, third = model[1], model[2][0], model[2][2]
     assert type(first) is SyncBatchNorm and second is third and (second.eps, second.momentum) == (1e-3, None)
     assert not first.training and type(model[2][1]) is nn.InstanceNorm1d and first.world is None
-    assert SyncBatchNorm.convert(model)[1] is first
     second(minigrad.ones(2, 3))
-    second.weight = None
-    assert seen == [second] and norm.weight is not None
+    assert seen == [second]
