@@ -64,16 +64,7 @@ class Pipeline(Module):
             differ in options, names, shapes or types
     """
 
-    def __init__(
-        self,
-        model,
-        world=None,
-        microbatches=1,
-        schedule="1f1b",
-        balance=None,
-        *,
-        device=None,
-    ):
+    def __init__(self, model, world=None, microbatches=1, schedule="1f1b", balance=None, *, device=None):
         if not isinstance(model, Sequential):
             raise KindError(f"Pipeline: model is a {type(model).__name__}, wanted a Sequential")
         self.world = world = world_of("Pipeline", world)

@@ -44,6 +44,7 @@ class Reducer:
     at_end          called when the gradients of an update are there
     phase           see Phase
     held            whether backward passes only add to .grad, as another one will follow
+    released        whether another Reducer has taken over the parameters
     timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
                     gradient; done is None where the device alone knows
     """
@@ -54,7 +55,8 @@ class Reducer:
         self.buckets = buckets_of(parameters, nbytes=bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
-        self.held, self.timeline, self._works = False, [], []
+        self.held = self.released = False
+        self.timeline, self._works = [], []
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
         self._plans = [kernels.Plan() for _ in self.buckets]
         world.models += 1
@@ -72,13 +74,9 @@ class Reducer:
 
     def release(self):
         """Leave the parameters alone from now on."""
-        for hook in self._hooks or ():
+        for hook in self._hooks:
             hook.remove()
-        self._hooks = None
-
-    @property
-    def released(self):
-        return self._hooks is None
+        self.released = True
 
     def recover(self):
         """Forget a backward pass that an exception ended, before a new one."""

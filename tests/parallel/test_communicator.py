@@ -7,9 +7,10 @@ import time
 import numpy as np
 import pytest
 
-from minigrad import Tensor, device
-from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local
+from minigrad import Tensor, device, ones
+from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local, send
 from minigrad.parallel.collectives import SMALL
+from minigrad.parallel.local import LocalTransport
 from tests.device.stand_in_gpus import gpus
 from tests.parallel.collective_table import ROWS, check_row, run_row
 from tests.parallel.parallel_runs import in_pairs, on_ranks, outcomes
@@ -110,6 +111,15 @@ def test_works_end_in_order_and_calls_and_the_end_come_after_them():
         return total.tolist(), [set(work.wait().tolist()) for work in works]
 
     assert on_ranks(run, 3) == [([3.0, 3.0], [{6.0}] * 3)] * 3
+
+
+def test_a_collective_ends_when_its_own_messages_have_left(monkeypatch):
+    """Others may be under way: they may be taken after it."""
+    post, left = LocalTransport.post, []
+    monkeypatch.setattr(LocalTransport, "post", lambda self, to, *what: post(self, to, *what) or (self.rank, to))
+    monkeypatch.setattr(LocalTransport, "settle", lambda self, deadline, posted: left.append(posted))
+    on_ranks(lambda world: (send(ones(1), 1 - world.rank, world=world), world.barrier()), 2)
+    assert sorted(left) == [[(0, 1)], [(1, 0)]]
 
 
 def test_ranks_agree_on_texts():

@@ -114,15 +114,19 @@ def test_cuts():
 def test_the_first_bucket_leaves_while_backward_of_the_last_shard_goes_on():
     def run(world):
         events, send = [], world.all_reduce
-        world.all_reduce = lambda *arguments, **options: (events.append(options["label"]), send(*arguments, **options))[
-            1
-        ]
+
+        def sending(array, label, asynchronous):
+            events.append(label)
+            return send(array, label=label, asynchronous=asynchronous)
+
+        def watch(layer, inputs, out):
+            out.register_hook(lambda g: events.append("layer"))
+
+        world.all_reduce = sending
         minigrad.manual_seed(0)
         model = nn.Sequential(nn.Linear(5, 6, bias=False), nn.Tanh(), nn.Linear(6, 3, bias=False))
         model = DataParallel(model, world, shards=4, bucket_bytes=80)
-        model.module[0].register_forward_hook(
-            lambda _, x, out: out.register_hook(lambda g: events.append("layer")) and None
-        )
+        model.module[0].register_forward_hook(watch)
         for (x,) in model.shards((Tensor(X),)):
             model(x).sum().backward()
             events.append("end")
