@@ -15,8 +15,7 @@ from tests.cli.cli_runs import elsewhere, lines_of  # noqa: F401
 from tests.parallel.launch_runs import LAUNCH, MPIEXEC, finished, started, wait_for
 from tests.train.checkpoint_parts import file_of, state_of
 
-TRAIN = "train --data digits --epochs 2 --limit 500 --batch-size 64 --shards 8".split()
-QUIET = [*TRAIN, "--no-report"]
+QUIET = "train --data digits --epochs 2 --limit 500 --batch-size 64 --shards 8 --no-report".split()
 
 
 def weights(folder="run"):
@@ -104,12 +103,11 @@ KINDS = ["--zero", "--clip", "0.1"], ["--optimizer", "sgd", "--accumulate", "2",
 def test_eight_ranks_end_with_the_hash_of_one(options):
     assert main([*QUIET, *options, "--out", "one"]) == 0
     words = [sys.executable, "-m", "minigrad", *QUIET, *options, "--out", "run"]
-    code, out, err = finished(started(MPIEXEC, "-n", 8, *words))
+    code, _, err = finished(started(MPIEXEC, "-n", 8, *words))
     assert code == 0 and weights() == weights("one"), err
-    assert out.count("epoch 2/2") == 1, "rank 0 alone prints"
 
 
-ZERO = [*TRAIN, "--zero", "--save-every", "5"]
+ZERO = [*QUIET, "--zero", "--save-every", "5"]
 
 
 def signalled(number, *options):
@@ -134,9 +132,7 @@ BACK = [
 def test_a_launch_goes_on_where_a_rank_left_it(number, named, whole):
     run, code, out, err = signalled(number)
     assert code == 0 and err.count("starting again") == 1 and re.search(named, err) and weights(run) == whole, err
-    assert out.count("epoch 2/2") == out.count("report: ") == 1
-    page = (run / "report.html").read_text()
-    assert whole in page and "<dt>ranks</dt><dd>2</dd>" in page
+    assert out.count("epoch 2/2") == 1, "rank 0 alone prints"
 
 
 @pytest.mark.deep
