@@ -126,6 +126,7 @@ class Launch:
         job.wait()
 
     def _note(self, number, frame):
+        """A signal came: the ranks have a while to leave, after a second one no more."""
         now = time.monotonic()
         if self.stop is None:
             self.stop, self.stopped, self.end = number, now, now + self.grace

@@ -60,6 +60,9 @@ def test_tensors_layouts_and_results_that_hold_what_is_given():
         own.array[:], version = world.rank, own.version[0]
         world.all_gather(whole, own)
         assert own.version[0] == version, "it is only read"
+        turned = np.ones((2, 3)).T
+        turned.flags.writeable = False
+        assert world.all_gather(np.zeros((2, 3, 2)), turned).all()
         return world.all_reduce(np.array(2.0), "mean").tolist(), whole.tolist()
 
     assert on_ranks(run, 2) == [(2.0, [0, 0, 1, 1])] * 2
@@ -108,6 +111,8 @@ def test_works_end_in_order_and_calls_and_the_end_come_after_them():
         last = world.all_reduce(x := np.full(20_000, 1.0 + world.rank), asynchronous=True)
         world.close()
         assert last.done and set(x.tolist()) == {6.0}
+        with pytest.raises(CommunicationError, match=r"rank \d: its transport is closed"):
+            world.all_reduce(x)
         return total.tolist(), [set(work.wait().tolist()) for work in works]
 
     assert on_ranks(run, 3) == [([3.0, 3.0], [{6.0}] * 3)] * 3
