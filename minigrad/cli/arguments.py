@@ -13,7 +13,7 @@ COMMON = "--data --data-dir --model --epochs --batch-size --lr --device --out --
 ADVANCED = " ".join(name for name in SETTINGS if name not in COMMON.split())
 TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --tensorboard --save-every --continue"
 TRAINED = "run --checkpoint --precision --threads --device"
-LAUNCH = "-n words --hosts --min-ranks --max-restarts --timeout --grace --logs"
+LAUNCH = "-n words --hosts --max-restarts --timeout --grace --logs"
 PROFILE = "model --data --data-dir --batch-size --device --steps --threads --out"
 MORE = ["--model resnet --device cuda", "--resume RUN"]
 COMMANDS = {  # name: (its module, examples, what it does, its options; those after | are advanced)
@@ -43,7 +43,7 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "model": dict(nargs="?", choices=models.MODELS, help="default that of the data set"),
     "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),
     "ptx": dict(metavar="FILE.ptx", help="a file of PTX with one kernel"),
-    "-n": dict(type=count, dest="ranks", metavar="N", help="ranks; default as many as --hosts have room for"),
+    "-n": dict(type=count, dest="ranks", metavar="N", required=True, help="ranks"),
     "--arch": dict(nargs="+", default=(), metavar="SM", help="such as sm_90; default those of each kernel"),
     "--args": dict(nargs="+", default=(), metavar="ARG", help="such as 64 0.5 x.npy; float32[8,3] is empty memory"),
     "--block": dict(nargs="+", type=count, default=[32], metavar="N", help="threads of a block; default 32"),
@@ -55,7 +55,6 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
     "--logs": dict(metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
     "--max-restarts": dict(type=natural, default=3, metavar="N", help="after failures; default 3"),
-    "--min-ranks": dict(type=count, metavar="N", help="go on with so few where a host is gone; default wait for it"),
     "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
     "--onnx": dict(type=Path, required=True, metavar="FILE", help="the file to write"),
     "--out": dict(metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),

@@ -1,6 +1,5 @@
 """minigrad info, math and launch."""
 
-import math
 import os
 
 from minigrad_kernels.toolchain.cache import cache_folder
@@ -49,14 +48,14 @@ def run_launch(options):
     """Start ranks by mpiexec, and start them again when one fails; returns the exit code.
 
     0    all ranks ended well, also after SIGTERM
-    1    a rank failed and no restarts were left, or a host did not come
+    1    a rank failed and no restarts were left
     2    refused before any work, by the command itself or by a rank
     130  as 0, after Ctrl-C; or the ranks did not leave in time
     143  ranks did not leave in time after SIGTERM
     """
     if os.name != "posix":
         raise UsageError("launch: it needs process groups, which this system has not; start the ranks by mpiexec")
-    from ..parallel.launch import Launch, parse_hosts  # wants POSIX
+    from ..parallel.launch import Launch  # wants POSIX
 
     words = options.words
     if words[:1] == ["minigrad"]:
@@ -64,12 +63,5 @@ def run_launch(options):
     elif not words or not os.path.isfile(words[0]):
         what = f"{words[0]} is no file" if words else "nothing to start"
         raise UsageError(f"launch: {what}; want a Python script, or minigrad and its arguments")
-    hosts = parse_hosts(options.hosts) if options.hosts else None
-    room = sum(places for _, places in hosts) if hosts else math.inf
-    ranks = options.ranks or (room if hosts else 0)
-    if not 1 <= ranks <= room:
-        raise UsageError(f"launch: -n is {ranks}, want at least 1, and at most what --hosts have room for: {room}")
-    if not 1 <= (options.min_ranks or ranks) <= ranks:
-        raise UsageError(f"launch: --min-ranks is {options.min_ranks}, want 1 to {ranks}")
-    shared = {name: getattr(options, name) for name in ("max_restarts", "min_ranks", "timeout", "grace", "logs")}
-    return Launch(words, ranks, hosts, **shared).run()
+    shared = {name: getattr(options, name) for name in ("ranks", "hosts", "max_restarts", "timeout", "grace", "logs")}
+    return Launch(words, **shared).run()

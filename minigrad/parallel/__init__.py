@@ -3,6 +3,7 @@
 init() gives the Communicator of all ranks; DataParallel averages gradients over them.
 """
 
+from .collectives import Work
 from .communicator import Communicator
 from .data_parallel import DataParallel
 from .errors import CommunicationError, DeadlineError, DisagreementError, PeerLost
@@ -12,7 +13,6 @@ from .sampler import Shards, ShardSampler
 from .sharded import ShardedOptimizer
 from .sync_batch_norm import SyncBatchNorm
 from .transfer import all_reduce, recv, send
-from .work import Work
 from .world import init
 
 __all__ = [

@@ -18,19 +18,16 @@ Source  Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communi
 """
 
 import contextvars
+import itertools
 import json
-
-import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.modes import capturing
 
 from ..core.modes import is_deterministic
 from ..device import is_floating, place_of
-from .arrays import flat_of, words
-from .collectives import OPS, HostCollectives
+from .collectives import CONTROL, OPS, HostCollectives, flat_of, words
 from .errors import DisagreementError
-from .transport import CONTROL, NOTHING, Exchange
 
 __all__ = ["Communicator", "current"]
 
@@ -44,21 +41,20 @@ class Communicator:
     timeout     seconds for one operation
     backend     who does collectives of arrays on GPUs: "nccl", or "host" where they travel by way of the host; default
                 that of the transport
+    models      how many there are whose gradients are exchanged here
     """
 
     def __init__(self, transport, timeout=60.0, backend=None):
         if transport.taken:
             raise StateError("Communicator: the transport has one already; use that")
         transport.taken, self.transport = True, transport
-        self.exchange = Exchange(transport, timeout)
-        self.rank, self.size = self.exchange.rank, self.exchange.size
-        self.backend = backend or transport.backend
-        self.closed, self._models = False, 0
-        self._on_host, self._on_gpus = HostCollectives(self.exchange), {}
+        self.rank, self.size, self.backend = transport.rank, transport.size, backend or transport.backend
+        self.closed, self.models = False, 0
+        self.host, self._on_gpus = HostCollectives(transport, timeout), {}
 
     @property
     def timeout(self):
-        return self.exchange.timeout
+        return self.host.timeout
 
     def __repr__(self):
         return f"<{self.transport.name} communicator, rank {self.rank} of {self.size}>"
@@ -97,12 +93,12 @@ class Communicator:
 
     def barrier(self):
         """Wait for all ranks."""
-        self._on_host.start(lambda: self.exchange.swap("barrier()", lambda peer: NOTHING), None, False)
+        self.host.start(lambda: self.host.gathered("barrier()", b""), None, False)
 
     def _start(self, flat, run, value, asynchronous):
         """Do run(collectives) for an array of this kind: now, or beside the caller after what was begun before."""
         collectives = self.collectives(flat)
-        if collectives is not self._on_host:
+        if collectives is not self.host:
             return collectives.start(lambda: run(collectives), value, asynchronous)
         if self.size > 1 and (recorder := capturing.get()) is not None:
             recorder.refuse("goes by way of the host, once for a graph and not each time that it is launched")
@@ -118,20 +114,18 @@ class Communicator:
         """What does the collectives on arrays like this one. Errors: RuntimeError where NCCL is wanted and missing."""
         there = place_of(flat)
         if self.backend == "host" or not there.name.startswith("cuda"):
-            return self._on_host
+            return self.host
         if there not in self._on_gpus:
             from .nccl import NcclCollectives
 
-            self._on_gpus[there] = NcclCollectives(self.exchange, self._on_host, there)
+            self._on_gpus[there] = NcclCollectives(self.host, there)
         return self._on_gpus[there]
 
     # ---- words ---------------------------------------------------------------------------------------------------
 
     def all_gather_bytes(self, message):
         """The bytes that each rank gave, in the order of ranks; their lengths may differ."""
-        payload = np.frombuffer(message, np.uint8)
-        found = self.exchange.swap("all_gather_bytes()", lambda peer: payload, CONTROL)
-        return [message if r == self.rank else found[r].tobytes() for r in range(self.size)]
+        return self.host.gathered("all_gather_bytes()", message, CONTROL)
 
     def broadcast_bytes(self, message=b"", root=0):
         """The bytes of the root."""
@@ -141,27 +135,16 @@ class Communicator:
     def agree(self, op, entries):
         """Have all ranks confirm that they hold the same texts under the same names, in the same order.
 
-        Errors  DisagreementError on every rank, naming the first entry that differs, with both ranks and texts
+        Errors  DisagreementError on every rank, with the first entry that differs, as two ranks have it
         """
-        mine = json.dumps({name: str(text) for name, text in entries.items()})
+        mine = json.dumps([f"{name} is {text}" for name, text in entries.items()])
         first, *others = (json.loads(message) for message in self.all_gather_bytes(mine.encode()))
         for rank, theirs in enumerate(others, 1):
-            differ = [name for name in [*first, *theirs] if first.get(name) != theirs.get(name)]
-            if differ:
-                here, there = (texts.get(differ[0], "absent") for texts in (first, theirs))
-                raise DisagreementError(
-                    f"{op}: {differ[0]} is {here} on rank 0 and {there} on rank {rank}; wanted the same on all"
-                )
-            if list(first) != list(theirs):
-                orders = f"{', '.join(first)} on rank 0 and {', '.join(theirs)} on rank {rank}"
-                raise DisagreementError(f"{op}: the order is {orders}; wanted the same on all")
+            for a, b in itertools.zip_longest(first, theirs, fillvalue="nothing"):
+                if a != b:
+                    raise DisagreementError(f"{op}: {a} on rank 0, but {b} on rank {rank}; wanted the same on all")
 
     # ---- ends ----------------------------------------------------------------------------------------------------
-
-    def count_model(self):
-        """The number of a model whose gradients are exchanged here, in the order in which they were wrapped."""
-        self._models += 1
-        return self._models
 
     def abort(self, reason):
         """End communication for all ranks, each of which gets a CommunicationError with the reason."""
@@ -172,7 +155,7 @@ class Communicator:
     def close(self):
         """End it in good order, after all that was begun."""
         self.closed = True
-        for collectives in (*self._on_gpus.values(), self._on_host):
+        for collectives in (*self._on_gpus.values(), self.host):
             collectives.close()
         self.transport.close()
 

@@ -15,8 +15,8 @@ from ..core.modes import is_grad_enabled
 from ..core.tape import write
 from ..device import random
 from ..nn import Module
-from .arrays import words
 from .buckets import buckets_of
+from .collectives import words
 from .reducer import Phase, Reducer
 from .sampler import Shards, ShardSampler
 from .sync_batch_norm import SyncBatchNorm
@@ -65,13 +65,8 @@ class DataParallel(Module):
         if self.sampler.shards > 1:
             self.buffers_in_step = _Buffers(module, self.world)
             self._frozen = [(name, p) for name, p in module.named_parameters() if not p.requires_grad]
-            self.reducer = Reducer(
-                reversed([p for p in module.parameters() if p.requires_grad]),
-                self.world,
-                self.sampler.shards,
-                bucket_bytes,
-                self._end_update,
-            )
+            arriving = reversed([p for p in module.parameters() if p.requires_grad])
+            self.reducer = Reducer(arriving, self.world, self.sampler.shards, bucket_bytes, self._end_update)
             self._leave_shards()
 
     def _agree(self, options):
@@ -192,14 +187,14 @@ class DataParallel(Module):
     @contextlib.contextmanager
     def no_sync(self):
         """Inside, backward adds to .grad on this rank alone; the first one outside averages all of it."""
-        held = self.reducer is not None and self.reducer.held
-        if self.reducer is not None:
-            self.reducer.held = True
+        if self.reducer is None:
+            yield
+            return
+        held, self.reducer.held = self.reducer.held, True
         try:
             yield
         finally:
-            if self.reducer is not None:
-                self.reducer.held = held
+            self.reducer.held = held
 
     # ---- the face of the module ----------------------------------------------------------------------------------
 

@@ -6,12 +6,13 @@ import threading
 import time
 from collections import defaultdict, deque
 
-from minigrad_kernels.errors import ShapeError
+import numpy as np
 
+from ..core.check import integer_of
 from ..device import random
 from .communicator import Communicator, current
 from .errors import CommunicationError, DeadlineError, PeerLost
-from .transport import Delivery, Transport
+from .transport import Transport
 
 __all__ = ["LocalTransport", "run_local"]
 
@@ -44,11 +45,9 @@ class LocalTransport(Transport):
     def post(self, to, channel, header, payload):
         mail = self.mail
         with mail.changed:
-            self._check_open()
-            # A copy: the sender may change its array as soon as this returns.
-            mail.waiting[self.rank, to, channel].append((header, payload.copy()))
+            self.check()
+            mail.waiting[self.rank, to, channel].append((header, payload.view(np.uint8).copy()))
             mail.changed.notify_all()
-        return Delivery()
 
     def take(self, source, channel, deadline):
         mail, key = self.mail, (source, self.rank, channel)
@@ -56,7 +55,7 @@ class LocalTransport(Transport):
             while True:
                 if mail.waiting[key]:
                     return mail.waiting[key].popleft()
-                self._check_open()
+                self.check()
                 if source in mail.gone:
                     raise PeerLost(f"rank {source} has ended, while rank {self.rank} waits for a message of it")
                 left = deadline - time.monotonic()
@@ -64,13 +63,14 @@ class LocalTransport(Transport):
                     raise DeadlineError(f"rank {self.rank}: no message from rank {source} came in time")
                 mail.changed.wait(min(left, threading.TIMEOUT_MAX))
 
-    def _check_open(self):
+    def check(self):
         if self.mail.reason:
             raise CommunicationError(self.mail.reason)
         if self.rank in self.mail.gone:
             raise CommunicationError(f"rank {self.rank}: its transport is closed")
 
-    check = _check_open  # what a thread that looks on asks
+    def settle(self, deadline, posted=None):
+        """Nothing is under way: a message is there as soon as it was posted."""
 
     def abort(self, reason):
         self.mail.end(reason)
@@ -90,9 +90,7 @@ def run_local(function, size, *arguments, timeout=60.0):
     timeout     seconds for a collective
     Errors      the first exception of a rank, once all have ended
     """
-    if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-        raise ShapeError(f"run_local: size is {size!r}, wanted a number of ranks of at least 1")
-    mail, results, failures = _Mail(size), [None] * size, []
+    mail, results, failures = _Mail(integer_of("run_local", "size", size, 1)), [None] * size, []
 
     def run(rank):
         world = Communicator(LocalTransport(rank, mail), timeout=timeout)

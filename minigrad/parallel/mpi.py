@@ -1,8 +1,8 @@
 """MPI below the ranks: mpiexec starts them, mpi4py carries their messages.
 
-A message is one packet: the lengths of its header and of its payload, the header, and the payload if it is small; a
-large one follows. Whoever waits asks MPI again and again, with sleeps between, so that a deadline and the
-words of other ranks are seen: a communicator beside that of the messages carries "I abort, because ..." and "I leave".
+A message is one packet: the length of its header, the header, and the payload. Whoever waits asks MPI again and again,
+with sleeps between, so that a deadline and the words of other ranks are seen: a communicator beside that of the
+messages carries "I abort, because ..." and "I leave".
 
 MPI itself neither notices nor ends a rank that others wait for in vain. So a process that leaves in disorder, be it by
 an exception or because communication was aborted, ends the whole job by MPI_Abort, after a moment in which the other
@@ -13,7 +13,6 @@ Source  MPI: A Message-Passing Interface Standard 4.1, sections 3.8.2 (matched p
 
 import atexit
 import faulthandler
-import struct
 import sys
 import threading
 import time
@@ -24,12 +23,12 @@ from minigrad_kernels.errors import StateError
 
 from .errors import CommunicationError, DeadlineError, PeerLost
 from .rank import FAILED
-from .transport import Delivery, Transport, deadline_after
+from .transport import Transport, deadline_after
 
 __all__ = ["MpiTransport"]
 
-LENGTHS = struct.Struct("<IQ")  # bytes of header and payload
-TOGETHER = 1 << 14  # bytes of a payload that travels in the packet of its header
+LENGTH = 4  # bytes that hold the length of a header
+ALIGNED = 64  # bytes, at a multiple of which a payload lies
 SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of sleep between two questions; ranks may be more than cores
 GRACE = 0.5  # seconds in which the others may hear why a job ends, or a last message of a rank that left arrive
 WORDS = 4096  # bytes of a reason
@@ -77,8 +76,8 @@ class MpiTransport(Transport):
         here = world.Split_type(self.mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
         here.Free()
-        self._posting, self._sending = threading.Lock(), []
-        self._receiving = []  # keeps memory that MPI may write into, also where nobody waits for it any more
+        # (request, memory, peer): MPI reads or writes that memory, whether someone waits or not.
+        self._pending, self._lock = [], threading.Lock()
         self._gone, self._reason, self._closed = set(), None, False
         atexit.register(self._leave)
 
@@ -86,27 +85,19 @@ class MpiTransport(Transport):
 
     def post(self, to, channel, header, payload):
         self._hear()
-        packet = LENGTHS.pack(len(header), payload.nbytes) + header
-        together = payload.nbytes <= TOGETHER
-        parts = [packet + payload.tobytes()] if together else [packet, payload]
-        with self._posting:  # the parts of two messages must not mix
-            requests = [self.messages.Isend([part, self.mpi.BYTE], to, channel) for part in parts]
-            sending = _Sending(self, to, requests)
-            # MPI reads the memory until then, whether someone waits or not.
-            self._sending = [other for other in self._sending if not other.done()] + [sending]
-        return sending
+        text = header.encode()
+        front = len(text).to_bytes(LENGTH, "little") + text
+        front += bytes(-len(front) % ALIGNED)
+        packet = np.concatenate([np.frombuffer(front, np.uint8), payload.view(np.uint8)])
+        return self._keep(self.messages.Isend([packet, self.mpi.BYTE], to, channel), packet, to)
+
+    def _keep(self, *begun):
+        """Keep (request, memory, peer) until MPI is done with it."""
+        with self._lock:
+            self._pending = [one for one in self._pending if not one[0].Test()] + [begun]
+        return begun
 
     def take(self, source, channel, deadline):
-        packet = self._received(source, channel, deadline)
-        header_size, size = LENGTHS.unpack_from(packet)
-        header, payload = packet[LENGTHS.size :][:header_size].tobytes(), packet[LENGTHS.size + header_size :]
-        if size > TOGETHER:
-            payload = np.empty(size, np.uint8)
-            self._received(source, channel, deadline, payload)
-        return header, payload
-
-    def _received(self, source, channel, deadline, out=None):
-        """The next message of MPI from there, in `out` or in memory of its own."""
         message, status = None, self.mpi.Status()
 
         def matched():
@@ -115,14 +106,27 @@ class MpiTransport(Transport):
             return message is not None
 
         self.until(matched, deadline, source, f"no message from rank {source} came in time")
-        out = np.empty(status.Get_count(self.mpi.BYTE), np.uint8) if out is None else out
-        request = message.Irecv([out, self.mpi.BYTE])
-        with self._posting:
-            self._receiving.append((request, out))
-        self.until(request.Test, deadline, source, f"a message from rank {source} did not arrive in time")
-        with self._posting:
-            self._receiving = [pair for pair in self._receiving if pair[0] is not request]
-        return out
+        packet = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
+        request = message.Irecv([packet, self.mpi.BYTE])
+        self._finish(
+            self._keep(request, packet, source), deadline, f"a message from rank {source} did not arrive in time"
+        )
+        size = int.from_bytes(packet[:LENGTH].tobytes(), "little")
+        start = -(-(LENGTH + size) // ALIGNED) * ALIGNED
+        return packet[LENGTH : LENGTH + size].tobytes().decode(), packet[start:]
+
+    def settle(self, deadline, posted=None):
+        for sending in self._pending if posted is None else posted:
+            self._finish(sending, deadline, f"rank {sending[2]} did not take a message in time")
+
+    def _finish(self, begun, deadline, late):
+        request, _, peer = begun
+
+        def done():
+            with self._lock:  # MPI wants a request to be asked by one thread at a time
+                return request.Test()
+
+        self.until(done, deadline, peer, late)
 
     def until(self, done, deadline, peer, late):
         """Ask done() until it is so, while `peer`, if any, is there.
@@ -130,7 +134,12 @@ class MpiTransport(Transport):
         Errors  DeadlineError with the words `late`, PeerLost, CommunicationError with the reason if a rank aborted
         """
         pause, missed = SHORTEST, None
-        while not self.asked(done):
+        while True:
+            try:
+                if done():
+                    return
+            except self.mpi.Exception as error:
+                raise CommunicationError(f"rank {self.rank}: MPI failed: {error}") from error
             self._hear()
             if peer in self._gone and missed is None:
                 missed = deadline_after(GRACE)
@@ -141,13 +150,6 @@ class MpiTransport(Transport):
                 raise DeadlineError(f"rank {self.rank}: {late}")
             time.sleep(pause)
             pause = min(1.3 * pause, LONGEST)
-
-    def asked(self, call):
-        """What MPI answers. Errors: CommunicationError where it fails."""
-        try:
-            return call()
-        except self.mpi.Exception as error:
-            raise CommunicationError(f"rank {self.rank}: MPI failed: {error}") from error
 
     # ---- words about ranks ---------------------------------------------------------------------------------------
 
@@ -168,10 +170,9 @@ class MpiTransport(Transport):
 
     def _tell(self, kind, text=""):
         text = text.encode()[:WORDS].decode(errors="ignore").encode()
-        with self._posting:
-            for step in range(1, self.size):
-                request = self._words.Isend([text, self.mpi.BYTE], (self.rank + step) % self.size, kind)
-                self._sending.append(_Sending(self, None, [request]))
+        for step in range(1, self.size):
+            to = (self.rank + step) % self.size
+            self._keep(self._words.Isend([text, self.mpi.BYTE], to, kind), text, to)
 
     def abort(self, reason):
         if self._reason is None:
@@ -197,25 +198,11 @@ class MpiTransport(Transport):
                 self.mpi.COMM_WORLD.Abort(FAILED)
 
     def _sent(self):
-        return all([sending.done() for sending in self._sending])
+        with self._lock:
+            return all([request.Test() for request, *_ in self._pending])
 
     def _linger(self, enough):
         """A moment in which MPI goes on, as long as it is not enough."""
         limit = deadline_after(GRACE)
         while not enough() and time.monotonic() < limit:
             time.sleep(LONGEST)
-
-
-class _Sending(Delivery):
-    """A message on its way."""
-
-    def __init__(self, transport, to, requests):
-        self.transport, self.to, self.requests = transport, to, requests
-        self._asking = threading.Lock()  # MPI wants a request to be asked by one thread at a time
-
-    def done(self):
-        with self._asking:
-            return all([request.Test() for request in self.requests])
-
-    def wait(self, deadline):
-        self.transport.until(self.done, deadline, self.to, f"rank {self.to} did not take a message in time")

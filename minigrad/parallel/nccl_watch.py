@@ -10,10 +10,10 @@ import threading
 import time
 from collections import deque
 
+from .collectives import Work
 from .errors import CommunicationError
 from .rank import FAILED
 from .transport import deadline_after
-from .work import Work
 
 __all__ = ["GRACE", "Calling", "Started", "Watch", "within"]
 
@@ -37,28 +37,25 @@ def within(seconds, gpu, *calls):
         thread.join(max(0.0, limit - time.monotonic()))
 
 
-class Calling(Work):
+class Calling:
     """A call of NCCL that has not come back: the first ones wait for the other ranks on the host."""
 
-    begun, mercy = True, 5.0  # words by way of the host have a deadline of their own, which comes first
+    begun, done = True, False
 
     def __init__(self, what):
-        super().__init__()
         self.what = what
 
 
 class Started(Work):
     """What a stream was told to do: a collective, or a graph with collectives in it.
 
-    mercy   seconds beyond the deadline
     before  an event of the caller's stream, after which it may start; after: one at its end
     kept    what holds its arrays, which must stay until it is done
     """
 
-    mercy = 0.0
+    ended = None  # the GPU alone knows
 
     def __init__(self, nccl, what, value, before, after, kept):
-        super().__init__()
         self.what, self._nccl, self._value, self._kept = what, nccl, value, kept
         self._before, self._after = before, after
 
@@ -79,19 +76,21 @@ class Started(Work):
 
 
 class Watch:
-    """Looks at works in their order, and ends the process where one is late or fails."""
+    """Looks at works in their order, and ends the process where one is late or fails.
 
-    def __init__(self, nccl, exchange):
-        self.rank, self._exchange, self._nccl, self._transport = exchange.rank, exchange, nccl, exchange.transport
-        self._works, self._changed, self._thread, self._closed = deque(), threading.Condition(), None, False
+    host    the collectives on the host, which know deadline and transport
+    """
+
+    def __init__(self, nccl, host):
+        self._nccl, self._host = nccl, host
+        self._works, self._changed, self._closed = deque(), threading.Condition(), False
+        self._thread = threading.Thread(target=self._serve, name="minigrad-nccl-watch", daemon=True)
+        self._thread.start()
 
     def add(self, work):
         with self._changed:
             self._works.append(work)  # and so its arrays stay
             self._changed.notify_all()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="minigrad-nccl-watch", daemon=True)
-            self._thread.start()
 
     def drain(self):
         """Wait until all works are done, which they are in time or the process ends."""
@@ -106,37 +105,34 @@ class Watch:
 
     def _serve(self):
         with self._nccl.gpu.active():
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._works or self._closed)
-                    if self._closed:
-                        return
-                    work = self._works[0]
+            while (work := self._next()) is not None:
                 why = self._looked_after(work)
+                if why is not None and not self._closed:
+                    return self._end(f"{work.what}: rank {self._host.rank}: {why}")
                 with self._changed:
-                    if self._closed:
-                        return
-                    if why is not None:
-                        break
-                    self._works.popleft()
+                    if self._works:  # none where it was closed meanwhile
+                        self._works.popleft()
                     self._changed.notify_all()
                 del work  # and with it the arrays
-            self._end(f"{work.what}: rank {self.rank}: {why}")
+
+    def _next(self):
+        """The oldest work, once there is one; None when the watch is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._works or self._closed)
+            return None if self._closed else self._works[0]
 
     def _looked_after(self, work):
         """Wait for the end of a work; None, or why it will not end."""
-        limit, why = deadline_after(PATIENT * self._exchange.timeout), "the GPU did not come to it"
+        timeout = self._host.timeout
+        limit, why = deadline_after(PATIENT * timeout), "the GPU did not come to it"
         begun = gone = False
         try:
             while not (work.done or self._closed):
                 self._nccl.check()
-                if not begun and (begun := work.begun) and not gone:
-                    limit, why = (
-                        deadline_after(self._exchange.timeout + work.mercy),
-                        f"not done after {self._exchange.timeout:g} s",
-                    )
                 if not gone and (reason := self._reason()):
                     limit, why, gone = min(limit, deadline_after(GRACE)), reason, True
+                if not (begun or gone) and work.begun:
+                    limit, why, begun = deadline_after(timeout), f"not done after {timeout:g} s", True
                 if time.monotonic() > limit:
                     return why
                 time.sleep(POLL)
@@ -147,7 +143,7 @@ class Watch:
     def _reason(self):
         """Why communication has ended on the host, None if it has not."""
         try:
-            self._transport.check()
+            self._host.transport.check()
         except CommunicationError as error:
             return str(error)
         return None
@@ -156,6 +152,5 @@ class Watch:
         """Tell why, and end the process: the only way out for one that waits for its GPU."""
         sys.stderr.write(f"{why}\n")
         sys.stderr.flush()
-        within(GRACE, self._nccl.gpu, lambda: self._transport.abort(why))
-        self._nccl.end("abort", GRACE)
+        within(GRACE, self._nccl.gpu, lambda: self._host.transport.abort(why))
         os._exit(FAILED)

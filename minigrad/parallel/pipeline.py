@@ -17,6 +17,7 @@ Source  Huang and others 2019, "GPipe"; Narayanan and others 2021, "Efficient la
         GPU clusters using Megatron-LM"
 """
 
+import functools
 import itertools
 import pickle
 from collections import OrderedDict
@@ -24,7 +25,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device as devices
 from .. import ops
@@ -33,12 +34,14 @@ from ..core.modes import no_grad
 from ..core.tensor import Tensor, tensor_of
 from ..device import random
 from ..nn import Module, Sequential
-from .arrays import words
-from .cut import lengths_of
+from .collectives import words
 from .schedules import FORWARD, SCHEDULES
-from .transfer import recv, send, settle, world_of
+from .transfer import recv, send, world_of
+from .transport import deadline_after
 
 __all__ = ["Pipeline"]
+
+SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
 
 
 class Pipeline(Module):
@@ -48,7 +51,7 @@ class Pipeline(Module):
     world           a Communicator; default that of parallel.init()
     microbatches    into how many equal parts a batch is cut
     schedule        "1f1b", or "gpipe", which keeps all microbatches of a batch at once
-    balance         layers of each stage, such as [2, 3, 3]; default by the size of their parameters, see cut.py
+    balance         layers of each stage, such as [2, 3, 3]; default by the size of their parameters, see lengths_of
     device          to which this stage is moved; default where it is
 
     stage, stages   of this rank, and how many there are
@@ -61,16 +64,7 @@ class Pipeline(Module):
             differ in options, names, shapes or types
     """
 
-    def __init__(
-        self,
-        model,
-        world=None,
-        microbatches=1,
-        schedule="1f1b",
-        balance=None,
-        *,
-        device=None,
-    ):
+    def __init__(self, model, world=None, microbatches=1, schedule="1f1b", balance=None, *, device=None):
         if not isinstance(model, Sequential):
             raise KindError(f"Pipeline: model is a {type(model).__name__}, wanted a Sequential")
         self.world = world = world_of("Pipeline", world)
@@ -129,7 +123,11 @@ class Pipeline(Module):
                 self.peak = max(self.peak, len(kept))
             elif (end := kept.pop(number)).requires_grad:
                 end.backward()
-        settle(self.world)
+        self._settle()
+
+    def _settle(self):
+        """Wait until all that was sent has left: MPI goes on while one waits."""
+        self.world.transport.settle(deadline_after(self.world.timeout))
 
     def _microbatches(self, name, batch, needed):
         """The equal parts of a batch on the device of this stage, None where it is not needed here."""
@@ -184,7 +182,7 @@ class Pipeline(Module):
                     send(out, rank, world=self.world)
             else:
                 out = recv(None, None, self.stages - 1, world=self.world, device=self.device)
-            settle(self.world)
+            self._settle()
         return out
 
     # ---- state ---------------------------------------------------------------------------------------------------
@@ -212,3 +210,62 @@ class Pipeline(Module):
         own = {name: state_dict[name] for name in self.module.state_dict() if name in state_dict}
         found = self.module.load_state_dict(own, strict=False)
         return found._replace(missing_keys=missing, unexpected_keys=unexpected)
+
+
+# ---- where a model is cut: contiguous runs of layers that cost about the same ----------------------------------------
+#
+# The cost of a layer is its share of the bytes of all parameters; of all ways to cut, the one whose costliest stage
+# costs least is found by dynamic programming over (stages, layers).
+
+
+def costs_of(model):
+    """For each layer of a Sequential its share of the parameters' bytes."""
+    sizes = [sum(p.array.nbytes for p in layer.parameters()) for layer in model._modules.values()]
+    return [SPREAD / len(sizes) + size / (sum(sizes) or 1) for size in sizes]
+
+
+def balanced(costs, stages):
+    """How many layers each stage takes, so that the costliest stage costs as little as can be."""
+    ends = [0, *itertools.accumulate(costs)]
+
+    @functools.cache
+    def best(end, stages):
+        """(the costliest stage, lengths) of the first so many layers."""
+        if stages == 1:
+            return ends[end], (end,)
+        starts = [(start, *best(start, stages - 1)) for start in range(stages - 1, end)]
+        return min((max(worst, ends[end] - ends[start]), (*lengths, end - start)) for start, worst, lengths in starts)
+
+    return list(best(len(costs), stages)[1])
+
+
+def lengths_of(model, stages, balance):
+    """How many layers of a Sequential each stage takes: `balance` if it is possible, else balanced by costs_of.
+
+    Errors  ValueError for fewer layers than stages and for a balance that does not fit; RuntimeError where two stages
+            would share a Tensor
+    """
+    layers = len(model)
+    if stages > layers:
+        raise ShapeError(f"Pipeline: stages is {stages}, wanted at most one for each of the {layers} layers")
+    lengths = balanced(costs_of(model), stages) if balance is None else list(balance)
+    for length in lengths:
+        integer_of("Pipeline", "balance", length, 1)
+    if len(lengths) != stages or sum(lengths) != layers:
+        raise ShapeError(f"Pipeline: balance is {lengths}, wanted {stages} numbers that add up to {layers} layers")
+    _refuse_shared(model, lengths)
+    return lengths
+
+
+def _refuse_shared(model, lengths):
+    """A Tensor in two stages would be two Tensors from then on."""
+    stage_of = {}
+    stages = [stage for stage, length in enumerate(lengths) for _ in range(length)]
+    for stage, (name, layer) in zip(stages, model._modules.items(), strict=True):
+        for tensor in (*layer.parameters(), *layer.buffers()):
+            first, other = stage_of.setdefault(tensor, (stage, name))
+            if first != stage:
+                raise StateError(
+                    f"Pipeline: layers {other} and {name} share a Tensor of shape {tensor.shape}, but are in stages "
+                    f"{first} and {stage}; put them into one, by balance=[...]"
+                )

@@ -24,7 +24,6 @@ HARD = 128  # exit codes of what a signal ended are above
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 ERRORS = "minigrad.parallel.errors"  # which say that others failed
 CHILD = "--child"
-GRACE = 0.5  # seconds in which the other ranks may say why they end
 
 
 def with_parent():
@@ -33,36 +32,28 @@ def with_parent():
         ctypes.CDLL(None).prctl(DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
 
 
-def _note(path, record):
-    with open(f"{path}.part", "w") as file:
-        json.dump(record, file)
-    os.replace(f"{path}.part", path)
-
-
 def main(folder, *words):
     """Run the words by Python as a child, and end all ranks where it ends badly."""
-    rank = next((int(os.environ[name]) for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK") if os.environ.get(name)), 0)
-    path, output = os.path.join(folder, f"rank-{rank}.json"), None
-    if rank:
-        output = os.open(os.path.join(folder, f"rank-{rank}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    command = [sys.executable, "-P", __file__, CHILD, path, *words]
+    rank = next((os.environ[name] for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK") if os.environ.get(name)), "0")
+    path = Path(folder, f"rank-{rank}.json")
+    output = None if rank == "0" else path.with_suffix(".log").open("ab")
+    command = [sys.executable, "-P", __file__, CHILD, str(path), *words]
     # mpiexec talks with its ranks through descriptors that they inherit.
     child = subprocess.Popen(command, stdout=output, stderr=output, close_fds=False, preexec_fn=with_parent)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)  # mpiexec sends it to the child too, which is in its group
     code = child.wait()
-    record = json.loads(Path(path).read_text()) if os.path.exists(path) else {"pid": child.pid, "host": platform.node()}
+    record = json.loads(path.read_text()) if path.exists() else {"pid": child.pid, "host": platform.node()}
     if "code" not in record:
-        _note(path, record | {"code": code, "at": time.time()})
+        path.write_text(json.dumps(record | {"code": code, "at": time.time()}))
     if code:  # mpiexec ends the others where a rank is killed; where one exits, only some do
-        time.sleep(GRACE)
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def run(path, *words):
     """In the child: run a script, or a module after -m, as Python does, and note how it ends."""
-    record = {"pid": os.getpid(), "host": platform.node()}
-    _note(path, record)
+    note = lambda record: Path(path).write_text(json.dumps(record))
+    note(record := {"pid": os.getpid(), "host": platform.node()})
     code = 0
     try:
         if words[0] == "-m":
@@ -79,7 +70,7 @@ def run(path, *words):
         record |= {"why": f"{type(error).__name__}: {error}"}
         raise
     finally:
-        _note(path, record | {"code": code, "at": time.time()})
+        note(record | {"code": code, "at": time.time()})
 
 
 if __name__ == "__main__":

@@ -44,6 +44,7 @@ class Reducer:
     at_end          called when the gradients of an update are there
     phase           see Phase
     held            whether backward passes only add to .grad, as another one will follow
+    released        whether another Reducer has taken over the parameters
     timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
                     gradient; done is None where the device alone knows
     """
@@ -54,11 +55,12 @@ class Reducer:
         self.buckets = buckets_of(parameters, nbytes=bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
-        self.held, self.timeline, self._works = False, [], []
+        self.held = self.released = False
+        self.timeline, self._works = [], []
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
-        self._spare = [{} for _ in self.buckets]  # arrays for them
         self._plans = [kernels.Plan() for _ in self.buckets]
-        self.number = world.count_model()
+        world.models += 1
+        self.number = world.models
         self.begin(Phase.SENDING)
         self._take_over()
 
@@ -72,13 +74,9 @@ class Reducer:
 
     def release(self):
         """Leave the parameters alone from now on."""
-        for hook in self._hooks or ():
+        for hook in self._hooks:
             hook.remove()
-        self._hooks = None
-
-    @property
-    def released(self):
-        return self._hooks is None
+        self.released = True
 
     def recover(self):
         """Forget a backward pass that an exception ended, before a new one."""
@@ -159,10 +157,7 @@ class Reducer:
                 device.accumulate(array, sums.pop(level))
             level += 1
         if not last:
-            if level not in self._spare[b]:
-                self._spare[b][level] = device.empty_like(array)
-            sums[level] = self._spare[b][level]
-            device.assign(sums[level], array)
+            sums[level] = device.copy(array)
 
     def end_shard(self):
         """Put the gradients of a shard aside, which is not the last of this rank; .grad is None then."""

@@ -7,8 +7,9 @@ shards compute the same bits.
 Source  Li and others 2023, "EasyScale: accuracy-consistent elastic training for deep learning" (SC '23)
 """
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
+from ..core.check import integer_of
 from ..data.loader import Shards
 
 __all__ = ["ShardSampler", "Shards"]
@@ -24,12 +25,9 @@ class ShardSampler:
     """
 
     def __init__(self, shards, rank=0, size=1):
-        for name, value in (("shards", shards), ("rank", rank), ("size", size)):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise KindError(f"ShardSampler: {name} is {value!r}, wanted an integer")
-        if not 0 <= rank < size:
+        if not 0 <= integer_of("ShardSampler", "rank", rank) < size:
             raise ShapeError(f"ShardSampler: rank is {rank}, wanted one from 0 to {size - 1}")
-        if shards < 1 or shards % size:
+        if integer_of("ShardSampler", "shards", shards, 1) % size:
             raise ShapeError(f"ShardSampler: shards is {shards}, wanted a multiple of the {size} ranks")
         each = shards // size
         if size > 1 and each & (each - 1):
@@ -56,6 +54,3 @@ class ShardSampler:
         (count,) = sizes
         parts = self.slices(count)
         return Shards([tuple(t[part] for t in tensors) if part.start < part.stop else None for part in parts], count)
-
-    def __repr__(self):
-        return f"ShardSampler(shards={self.shards}, rank={self.rank}, size={self.size})"

@@ -17,8 +17,8 @@ from .. import device
 from ..core.tape import write
 from ..core.tensor import Tensor
 from ..optim import Optimizer
-from .arrays import flat_of
 from .buckets import buckets_of
+from .collectives import flat_of
 from .data_parallel import DataParallel
 
 __all__ = ["ShardedOptimizer"]
@@ -54,11 +54,9 @@ class ShardedOptimizer(Optimizer):
         self.buckets = buckets_of(order, self.world.size)
         self._gather()
         self.pieces = [piece for bucket in self.buckets for piece in self._pieces(bucket)]
-        leaf_of: dict[Tensor, list[Tensor]] = {}
-        for piece in self.pieces:
-            leaf_of.setdefault(piece.parameter, []).append(piece.leaf)
+        leaf_of = {piece.parameter: piece.leaf for piece in self.pieces}  # one at most, as its elements lie together
         groups = [
-            {**_options(group), "params": [leaf for p in group["params"] for leaf in leaf_of.get(p, ())]}
+            {**_options(group), "params": [leaf_of[p] for p in group["params"] if p in leaf_of]}
             for group in self.param_groups
         ]
         self.own = type(optimizer)(groups)
@@ -131,26 +129,21 @@ class ShardedOptimizer(Optimizer):
         """The state of all parameters, gathered from all ranks, as the optimiser alone would give it."""
         self.settle()
         order = list(self._index)
-        mine = [
-            (
-                self._index[piece.parameter],
-                piece.start,
-                {n: device.host(v) if device.is_array(v) else v for n, v in state},
-            )
-            for piece in self.pieces
-            if (state := self.own.state.get(piece.leaf, {}).items())
-        ]
+        mine = []
+        for piece in self.pieces:
+            state = self.own.state.get(piece.leaf, {})
+            values = {name: device.host(value) if device.is_array(value) else value for name, value in state.items()}
+            mine.append((self._index[piece.parameter], piece.start, values))
         whole = {}
         for message in self.world.all_gather_bytes(pickle.dumps(mine)):
             for i, start, values in pickle.loads(message):
-                entries = whole.setdefault(order[i], {})
+                entries = whole.setdefault(order[i], {}) if values else {}
                 for name, value in values.items():
-                    if not device.is_array(value):
+                    if device.is_array(value):
+                        all_of_it = entries.setdefault(name, device.empty_like(order[i].array, value.dtype))
+                        device.assign(flat_of("state_dict", name, all_of_it)[start : start + value.size], value)
+                    else:
                         entries[name] = value
-                        continue
-                    if name not in entries:
-                        entries[name] = device.empty_like(order[i].array, value.dtype)
-                    device.assign(flat_of("state_dict", name, entries[name])[start : start + value.size], value)
         self.optimizer.state = whole
         found, self.optimizer.state = self.optimizer.state_dict(), {}
         return found

@@ -68,32 +68,18 @@ class SyncBatchNorm(_BatchNorm):
 
     @classmethod
     def convert(cls, module, world=None):
-        """Replace every BatchNorm1d and BatchNorm2d in a Module by a SyncBatchNorm with the same Tensors.
+        """Make every BatchNorm1d and BatchNorm2d in a Module a SyncBatchNorm, and return the Module.
 
-        Parameters and buffers stay the same objects, under the same names, so optimisers and checkpoints still fit.
-        Returns the Module, or what replaces it if it is itself a batch normalisation.
+        Layers, parameters and buffers stay the same objects, under the same names, so optimisers, hooks and
+        checkpoints still fit.
         """
         if not isinstance(module, Module):
             raise KindError(f"SyncBatchNorm.convert: module is a {type(module).__name__}, wanted a Module")
         world = None if world is None else world_of("SyncBatchNorm.convert", world)
-        return cls._converted(module, world, {})
-
-    @classmethod
-    def _converted(cls, module, world, known):
-        """What stands for a module from now on; `known` remembers it for modules that stand in several places."""
-        if module not in known:
-            known[module] = module
-            if isinstance(module, BatchNorm1d | BatchNorm2d):
-                known[module] = twin = cls.__new__(cls)
-                copied = {
-                    name: value.copy() if isinstance(value, dict | set) else value
-                    for name, value in vars(module).items()
-                }
-                twin.__dict__.update(copied, world=world)
-            for name, part in module._modules.items():
-                if part is not None:
-                    setattr(module, name, cls._converted(part, world, known))
-        return known[module]
+        for layer in module.modules():
+            if isinstance(layer, BatchNorm1d | BatchNorm2d):
+                layer.__class__, layer.world = cls, world
+        return module
 
     def forward(self, input):
         self._check(input)

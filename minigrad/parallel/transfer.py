@@ -19,9 +19,7 @@ Errors  those of the Communicator; TypeError and ValueError for arguments that c
 Source  Akiba, Fukuda and Suzuki 2017, "ChainerMN: scalable distributed deep learning framework"
 """
 
-import contextlib
 import json
-import weakref
 
 from minigrad_kernels.errors import KindError, ShapeError
 
@@ -31,16 +29,15 @@ from ..core.create import zeros
 from ..core.modes import is_grad_enabled
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
+from .collectives import FIRST_TAG
 from .communicator import Communicator
-from .errors import DeadlineError, DisagreementError
+from .errors import DisagreementError
 from .transport import deadline_after
 from .world import init
 
-__all__ = ["TAGS", "all_reduce", "recv", "send", "settle", "world_of"]
+__all__ = ["TAGS", "all_reduce", "recv", "send", "world_of"]
 
 TAGS = 31  # as many again are for the gradients
-
-_on_the_way: "weakref.WeakKeyDictionary[Communicator, list]" = weakref.WeakKeyDictionary()
 
 
 def world_of(op, world):
@@ -51,39 +48,16 @@ def world_of(op, world):
     return world
 
 
-# ---- messages --------------------------------------------------------------------------------------------------------
-
-
-def _post(array, to, tag, world, wanted):
-    """Send an array with what it is; returns at once."""
-    order = devices.order_of(array)
-    flat = devices.host(devices.contiguous(array, order).transpose(order).reshape(-1))
-    what = json.dumps([str(array.dtype), wanted, array.shape, order])
-    pending = _on_the_way.setdefault(world, [])
-    pending.append((world.exchange.post(to, tag, what, flat), flat))  # a message that was not taken keeps its array
-    with contextlib.suppress(DeadlineError):
-        _wait(pending, 0.0)
-
-
-def _wait(pending, seconds):
-    """Wait for messages in their order, and forget those that have left."""
-    while pending:
-        pending[0][0].wait(deadline_after(seconds))
-        del pending[0]
-
-
-def settle(world):
-    """Wait until all that send and the backward of recv have sent has left, and its arrays may be written."""
-    _wait(_on_the_way.get(world, []), world.timeout)
-
-
 # ---- from one rank to another ----------------------------------------------------------------------------------------
 
 
 @primitive
 def _send(input, to, tag, back, world, wanted):
     """Zero, once the input is on its way."""
-    _post(input, to, tag, world, wanted)
+    order = devices.order_of(input)
+    flat = devices.host(devices.contiguous(input, order).transpose(order).reshape(-1))
+    what = json.dumps([str(input.dtype), wanted, input.shape, order])
+    world.transport.post(to, FIRST_TAG + tag, what, flat)
     return devices.zeros((), input.dtype, like=input)
 
 
@@ -101,7 +75,7 @@ def _sent(input, to, tag, back, world):
 
 def _received(anchor, source, tag, back, world, shape=None, dtype=None):
     """What comes next, part of the tape if the sender wants its gradient."""
-    what, payload = world.exchange.take(source, tag)
+    what, payload = world.transport.take(source, FIRST_TAG + tag, deadline_after(world.timeout))
     kind, wanted, found, order = json.loads(what)
     kind, found = devices.element_type(kind), tuple(found)
     for name, came, wish in (("shape", found, shape), ("elements", kind, dtype)):
@@ -122,8 +96,7 @@ def send(input, to, tag=0, world=None):
     tag     a number from 0 to 30; messages of one tag arrive in the order in which they were sent
     world   a Communicator; default that of parallel.init()
 
-    It returns before the Tensor has arrived. A leaf must not be written before its gradient is back, or settle(world)
-    has returned.
+    It returns before the Tensor has arrived, of which a copy is sent.
 
     Math    out = 0
     Grads   dinput = what the recv on that rank got as its gradient, whatever g is

@@ -1,6 +1,7 @@
 """init: the Communicator of all ranks, whoever started them."""
 
 import atexit
+import contextlib
 import os
 import sys
 import traceback
@@ -83,13 +84,10 @@ def _share_cores(ranks):
 
 
 def _seconds(value):
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        seconds = -1.0
-    if not seconds > 0:
-        raise ShapeError(f"init: the timeout (MINIGRAD_TIMEOUT) is {value!r}, wanted seconds above 0")
-    return seconds
+    with contextlib.suppress(TypeError, ValueError):
+        if (seconds := float(value)) > 0:
+            return seconds
+    raise ShapeError(f"init: the timeout (MINIGRAD_TIMEOUT) is {value!r}, wanted seconds above 0")
 
 
 def _end_with_the_process(world):
@@ -113,24 +111,17 @@ def _end_with_the_process(world):
 def ranks_started(environ=os.environ):
     """(how many ranks were started together, by what); 1 and None for a program that was started alone.
 
-    Errors  ValueError for variables of a launcher that does not speak MPI, and for a number that is none
+    Errors  ValueError for variables of a launcher that does not speak MPI
     """
     for rank, size in MPIEXEC:
         if environ.get(rank) and environ.get(size):
-            return _number(environ, size), "mpiexec"
+            return int(environ[size]), "mpiexec"
     step, _, size = SLURM
-    if all(environ.get(name) for name in SLURM) and _number(environ, step) < SLURM_NO_STEP:
-        return _number(environ, size), "srun"
-    if environ.get("RANK") and _number(environ, "WORLD_SIZE") > 1:
+    if all(environ.get(name) for name in SLURM) and int(environ[step]) < SLURM_NO_STEP:
+        return int(environ[size]), "srun"
+    if environ.get("RANK") and int(environ.get("WORLD_SIZE", 1)) > 1:
         raise ShapeError(
             f"init: WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
             "; take one of these, or unset RANK and WORLD_SIZE"
         )
     return 1, None
-
-
-def _number(environ, name):
-    text = environ.get(name, "1")
-    if not text.isascii() or not text.isdigit() or not int(text) and name != "SLURM_STEP_ID":
-        raise ShapeError(f"init: {name} is {text!r}, wanted a number of at least 1")
-    return int(text)

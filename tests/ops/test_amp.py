@@ -95,7 +95,7 @@ def test_calls_out_of_turn_are_refused():
 
 
 def test_a_refused_state_changes_none():
-    scaler = GradScaler(init_scale=8.0, 3, 0.25, 7)
+    scaler = GradScaler("cpu", 8.0, 3, 0.25, 7)
     good = scaler.state_dict()
     assert good == dict(scale=8, growth_factor=3, backoff_factor=0.25, growth_interval=7, _growth_tracker=0)
     for name, value in (("scale", -1.0), ("growth_interval", "3"), ("_growth_tracker", -1), ("more", 1)):

@@ -2,8 +2,6 @@
 
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 import weakref
@@ -20,7 +18,6 @@ from minigrad.parallel.errors import CommunicationError, DisagreementError
 from minigrad.parallel.local import LocalTransport, run_local
 from minigrad.parallel.rank import FAILED
 from minigrad.train import fit
-from tests.cli.cli_runs import environment
 from tests.device.stand_in_gpus import gpus
 from tests.parallel.collective_table import ROWS, check_row, run_row
 from tests.parallel.launch_runs import wait_for
@@ -47,9 +44,8 @@ def machine(monkeypatch):
         yield found
         for watch in watches:
             watch.close()
-            if watch._thread is not None:
-                watch._thread.join(10)
-                assert not watch._thread.is_alive()
+            watch._thread.join(10)
+            assert not watch._thread.is_alive()
 
 
 @pytest.fixture
@@ -59,6 +55,13 @@ def ended(monkeypatch):
     ended.codes = []
     monkeypatch.setattr(os, "_exit", lambda code: (ended.codes.append(code), ended.set()))
     return ended
+
+
+@pytest.fixture
+def native():
+    """The sums are NCCL's own."""
+    with deterministic(False):
+        yield
 
 
 def own_gpu(world):
@@ -96,65 +99,35 @@ def test_results_are_those_of_the_host(machine, size):
             assert one.tobytes() == got[1].tobytes(), row
 
 
-def test_nothing_goes_by_way_of_the_host(machine):
-    """Of arrays on GPUs, in any layout; those of the CPU go by the host."""
-
-    def run(world):
-        x = own_gpu(world)(np.ones((100, 50, 2), np.float32).transpose(2, 0, 1))
-        tensor = Tensor(x, requires_grad=True)
-        machine.copied.clear()
-        for mode in (True, False):
-            with deterministic(mode):
-                assert world.all_reduce(tensor) is tensor
-        return device.host(tensor.array)
-
-    for found in run_local(run, 2):
-        assert found.shape == (2, 100, 50) and (found == 4).all()
-    assert machine.copied["to device"] == 0 and machine.copied["to host"] == 2 * 40_000
-    assert not machine.library
-
-
 # ---- what is asked of NCCL -------------------------------------------------------------------------------------------
 
 
-def test_calls_and_what_they_name(machine):
-    """An array may be gathered from a rank's own part of the whole."""
-
+def test_nothing_goes_by_way_of_the_host_and_a_gathering_may_be_in_place(machine):
     def run(world):
         x, whole = (own_gpu(world)(np.full(n, world.rank, np.float32)) for n in (3000, 6000))
-        with deterministic(False), device.place_of(x).active():
-            world.all_reduce(x, "mean")
-            world.broadcast(x, 1)
-            world.all_gather(whole, whole[3000 * world.rank :][:3000])
+        machine.copied.clear()
+        world.barrier()
+        for mode in (True, False):
+            deterministic(mode)(world.all_reduce)(x, "max")
+        world.broadcast(x, 1)
+        world.all_gather(whole, whole[3000 * world.rank :][:3000])
         stream = world.collectives(x).nccl.stream
-        assert stream.is_non_blocking and stream.priority < 0
-        return x.data.ptr, stream.ptr, device.host(whole)[::3000].tolist()
+        assert stream.is_non_blocking and stream.priority < 0 and not machine.copied
+        world.barrier()
+        return device.host(whole)[::3000].tolist(), stream.ptr
 
-    _, (pointer, stream, gathered) = run_local(run, 2)
+    (first, _), (second, stream) = run_local(run, 2)
     *found, end = calls(machine, 1)
-    assert [call.name for call in found] == ["allReduce", "broadcast", "allGather"] and end.name == "destroy"
-    assert {call.stream for call in found} == {stream} and machine.streams[stream] == 1
-    mean, broadcast, gather = found
-    assert (mean.sent, mean.received, mean.count, mean.type, mean.op) == (pointer, pointer, 3000, 7, 4)
-    assert (broadcast.received, broadcast.count, broadcast.type, broadcast.peer) == (pointer, 12_000, 1, 1)
-    assert (gather.sent, gather.count, gather.type) == (gather.received + 12_000, 12_000, 1) and gathered == [0, 1]
+    assert first == second == [0, 1] and {call.stream for call in found} == {stream} and end.name == "destroy"
+    assert [call.name for call in found] == ["allGather", "allReduce", "broadcast", "allGather"]
 
 
 def test_sums_in_order_send_each_rank_its_part_alone(machine):
     """Of 10,000 elements on 3 ranks parts of 3,334 go to the others, and then all parts are gathered."""
     run_local(lambda world: world.all_reduce(own_gpu(world)(np.ones(10_000, np.float32))), 3)
-    for rank in range(3):
-        *exchanged, gather, end = calls(machine, rank)
-        sizes = {0: 3334, 1: 3334, 2: 3332}
-        sent = {call.peer: call.count for call in exchanged if call.name == "send"}
-        received = {call.peer: call.count for call in exchanged if call.name == "recv"}
-        assert sent == {peer: 4 * sizes[peer] for peer in sizes if peer != rank}
-        assert received == {peer: 4 * sizes[rank] for peer in sizes if peer != rank}
-        assert (gather.name, gather.count, end.name) == ("allGather", 4 * 3334, "destroy")
-        assert all(call.grouped for call in exchanged) and not gather.grouped
-    state(machine).calls.clear()
-    run_local(lambda world: world.all_reduce(own_gpu(world)(np.ones(100, np.float32))), 4)
-    assert [call.name for call in calls(machine)] == ["allGather", "destroy"], "small ones need one call"
+    *found, _ = calls(machine, 2)
+    wanted = [("send", 0, 3334), ("send", 1, 3334), ("recv", 0, 3332), ("recv", 1, 3332), ("allGather", None, 3334)]
+    assert [(call.name, call.peer, call.count // 4) for call in found] == wanted
 
 
 # ---- streams and events ----------------------------------------------------------------------------------------------
@@ -201,38 +174,26 @@ def test_memory_stays_until_its_work_is_done(machine):
     world.close()
 
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def native():
-    """The sums are NCCL's own."""
-    with deterministic(False):
-        yield
-
-
 # ---- what ranks agree on ---------------------------------------------------------------------------------------------
 
 
-OTHERS = {  # what rank 1 does: what is said of it
-    "size": (lambda world, x: world.all_reduce(x[:9], label="w"), "all_reduce(float64(9,), sum, "),
-    "call": (lambda world, x: world.broadcast(x, label="w"), "broadcast(float64(10,), root=0, label=w)"),
-    "mode": (lambda world, x: deterministic(False)(world.all_reduce)(x, label="w"), "all_reduce(float64(10,), sum, "),
-    "device": (lambda world, x: world.all_reduce(device.host(x), label="w"), "label=w),"),
-}
+OTHERS = [  # what rank 1 does: what is said of it
+    (lambda world, x: world.broadcast(x, label="w"), "broadcast(float64(10,), root=0, label=w)"),
+    (lambda world, x: deterministic(False)(world.all_reduce)(x, label="w"), "all_reduce(float64(10,), sum, native"),
+    (lambda world, x: world.all_reduce(device.host(x), label="w"), "label=w),"),
+]
 
 
-@pytest.mark.parametrize("other", OTHERS)
-def test_every_rank_hears_that_calls_differ(machine, other):
-    call, said = OTHERS[other]
+def test_every_rank_hears_that_calls_differ(machine):
+    for call, said in OTHERS:
 
-    def run(world):
-        x = own_gpu(world)(np.ones(10))
-        call(world, x) if world.rank == 1 else world.all_reduce(x, label="w")
+        def run(world, call=call):
+            x = own_gpu(world)(np.ones(10))
+            call(world, x) if world.rank == 1 else world.all_reduce(x, label="w")
 
-    for error in outcomes(run, 3):
-        assert isinstance(error, CommunicationError) and "rank 1 does " in str(error), error
-        assert said in f"{error}," and "label=w) by NCCL" in str(error), error
+        for error in outcomes(run, 3):
+            assert isinstance(error, CommunicationError) and "rank 1 does " in str(error), error
+            assert said in f"{error}," and "label=w) by NCCL" in str(error), error
 
 
 def test_ranks_that_differ_after_steps_they_know_hear_of_it_later(machine):
@@ -248,18 +209,14 @@ def test_ranks_that_differ_after_steps_they_know_hear_of_it_later(machine):
         run_local(run, 2)
 
 
-def test_two_ranks_on_one_gpu_are_refused(machine, monkeypatch):
-    def said(size):
-        run = lambda world: world.all_reduce(device.move(np.ones(10), "cuda:2"), label="w")
-        return [isinstance(found, RuntimeError) and str(found) for found in outcomes(run, size)]
-
-    monkeypatch.delenv("NCCL_MULTI_RANK_GPU_ENABLE", raising=False)
+def test_two_ranks_on_one_gpu_are_refused_where_nccl_does_not_take_them(machine, monkeypatch):
+    run = lambda world: world.all_reduce(device.move(np.ones(10), "cuda:2"), label="w")
     message = r"label=w\): ranks 0 and 1 are both on GPU .*0000:02:00.0.* or take backend='host'"
-    assert all(re.search(message, found) for found in said(3))
-    monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
-    assert said(3) == [False] * 3
-    state(machine).version = 22999
-    assert "are both on GPU" in said(2)[0]
+    for version, enabled, refused in ((23000, "", True), (23000, "1", False), (22999, "1", True)):
+        state(machine).version = version
+        monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", enabled)
+        for found in outcomes(run, 3):
+            assert (isinstance(found, RuntimeError) and bool(re.search(message, str(found)))) == refused, found
 
 
 def test_nccl_that_is_missing_or_old_or_fails(machine, monkeypatch, native):
@@ -292,41 +249,52 @@ def failing(world, machine):
 
 
 def told(world, machine):
-    absent(world, machine)
+    state(machine).absent = True
     world.transport.abort("rank 1 ended: KeyError: a mistake")
 
 
-SPOILT = {  # name: (timeout, what is done before, seconds at least, what is said)
-    "late": (0.5, absent, 0.5, "not done after 0.5 s\n"),
-    "an error of NCCL": (60, failing, 0, "the GPU or NCCL failed: NCCL_ERROR_REMOTE_ERROR"),
-    # CuPy's Event.done says no more than that its work has not ended.
-    "an error of the GPU": (60, lambda world, machine: setattr(machine, "failed", 700), 0, "cudaErrorIllegalAddress"),
-    "not begun": (0.1, lambda world, machine: machine.endless.add(0), 1, "the GPU did not come to it\n"),
-    "the reason of another": (60, told, nccl_watch.GRACE, "rank 1 ended: KeyError: a mistake\n"),
-}
+def broken(world, machine):
+    machine.failed = 700  # of which CuPy's Event.done says no more than that its work has not ended
 
 
-@pytest.mark.parametrize("name", SPOILT)
-def test_a_collective_that_does_not_end_ends_the_process(machine, ended, capsys, native, name):
-    timeout, spoil, least, why = SPOILT[name]
+def busy(world, machine):
+    machine.endless.add(0)
+
+
+SPOILT = [  # timeout, whether a graph is launched, what is done before, seconds at least, what is said
+    (0.3, False, absent, 0.3, "not done after 0.3 s"),
+    (0.3, True, absent, 0.3, "not done after 0.3 s"),
+    (60, False, failing, 0, "the GPU or NCCL failed: NCCL_ERROR_REMOTE_ERROR"),
+    (60, False, broken, 0, "the GPU or NCCL failed: cudaErrorIllegalAddress"),
+    (0.05, False, busy, 0.5, "the GPU did not come to it"),
+    (60, False, told, 0.2, "rank 1 ended: KeyError: a mistake"),
+]
+
+
+@pytest.mark.parametrize("timeout, graph, spoil, least, why", SPOILT)
+def test_what_does_not_end_ends_the_process(
+    machine, ended, capsys, native, monkeypatch, timeout, graph, spoil, least, why
+):
+    monkeypatch.setattr(nccl_watch, "GRACE", 0.2)
     world, x = world_of_one(timeout)
+    step, *batch = reducing(world, x) if graph else (lambda: world.all_reduce(x, label="w", asynchronous=True),)
     world.collectives(x)._watch.drain()
     spoil(world, machine)
-    begun = time.monotonic()
-    world.all_reduce(x, label="late", asynchronous=True)
-    assert ended.wait(20) and least <= time.monotonic() - begun < least + 5
-    said = capsys.readouterr().err
-    assert said.startswith("all_reduce(float32(3,), sum, ") and "label=late): rank 0: " in said and why in said
-    assert ended.codes == [FAILED] and names(machine)[-1] == "abort"
+    before = time.monotonic()
+    step(*batch)
+    assert ended.wait(20) and least <= time.monotonic() - before < least + 5 and ended.codes == [FAILED]
+    said = capsys.readouterr().err.strip()
+    begin = "a graph, its last collective here " * graph + "all_reduce(float32(3,), sum, native, label=w): rank 0: "
+    assert said.startswith(begin + why)
+    assert world.transport.mail.reason == (why if spoil is told else said), "the others hear of it"
 
 
 def test_a_call_that_does_not_come_back_ends_the_process(machine, ended, monkeypatch, capsys):
     """As the first ones, in which NCCL connects the ranks."""
     from minigrad.parallel import nccl
 
-    monkeypatch.setattr(nccl_watch.Calling, "mercy", 0.1)
-    connect = nccl.Nccl.connect
-    monkeypatch.setattr(nccl.Nccl, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
+    connect = nccl.Group.connect
+    monkeypatch.setattr(nccl.Group, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
     world = Communicator(LocalTransport(), timeout=0.3)
     world.all_reduce(device.move(np.ones(3), "cuda:0"), label="first")
     assert ended.codes == [FAILED]
@@ -341,7 +309,7 @@ def test_threads_of_a_rank_use_its_gpu_alone(machine):
     assert len({thread for thread, _ in machine.asked}) == 2
 
 
-def test_an_abort_ends_what_waits_on_the_gpu_and_is_the_only_end_also_where_it_takes_time(machine, monkeypatch, native):
+def test_an_abort_ends_what_waits_on_the_gpu_and_is_the_only_end(machine, monkeypatch, native):
     """Two calls that end one group at once would free it twice, which the stand-in refuses."""
     from minigrad.parallel import nccl
 
@@ -360,52 +328,35 @@ def test_an_abort_ends_what_waits_on_the_gpu_and_is_the_only_end_also_where_it_t
         world.all_reduce(x)
 
 
-def test_the_package_alone_imports_neither_mpi_nor_cupy():
-    code = "import sys, minigrad.parallel.mpi, minigrad.parallel.communicator, minigrad.parallel.launch"
-    code += "; assert not {'mpi4py', 'cupy'} & sys.modules.keys()"
-    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
-
-
 # ---- captured training steps: gradients travel within the graph, on NCCL's stream, and join again --------------------
 
 
-def fitted(world, eager, mode, shards, zero, options):
-    """(rows, weights) of a training on a rank; gradients travel in several buckets while backward goes on."""
+def fitted(world, eager, mode, zero, options):
+    """(losses, weights) of a training on a rank; gradients travel in several buckets while backward goes on."""
     place, rng = f"cuda:{world.rank}", np.random.default_rng(0)
     images = data.Dataset(rng.integers(0, 256, (16, 1, 2, 2), np.uint8), rng.integers(0, 3, 16), tuple("abc"))
     with device.place(place).active(), deterministic(mode):
         minigrad.manual_seed(0)
         model = nn.Sequential(nn.Flatten(), nn.Linear(4, 5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3)).to(place)
-        model = DataParallel(model, world, shards=shards, bucket_bytes=64)
+        model = DataParallel(model, world, bucket_bytes=64)
         optimizer = optim.Adam(model.parameters(), lr=0.05)
-        if zero:
-            optimizer = ShardedOptimizer(optimizer, model)
+        optimizer = ShardedOptimizer(optimizer, model) if zero else optimizer
         loader = data.Loader(images, 4, True, device=place, sampler=model.sampler)
-        test = data.Loader(images, 8, device=place)
-        history = fit(model, loader, optimizer, 2, test=test, eager=eager, **options)
-        rows = [{name: value for name, value in row.items() if name != "images_per_second"} for row in history.rows]
-        return rows, [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
-
-
-FITS = {  # deterministic, shards, whether the optimiser is divided, options of fit
-    "NCCL's sums": (False, 2, False, {}),
-    "divided state": (True, 2, True, {"clip": 0.1, "precision": "float16"}),
-}
+        history = fit(model, loader, optimizer, 2, eager=eager, **options)
+        return history["loss"], [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("name", FITS)
-def test_ranks_train_by_graphs_as_without_and_as_by_way_of_the_host(machine, monkeypatch, name):
-    mode, *_, options = case = FITS[name]
-    eager = run_local(fitted, 2, True, *case)
-    before, wanted = len(machine.launches), "allGather" if mode else "allReduce"
-    assert not machine.graph_launches
-    assert names(machine).count(wanted) > 8 // options.get("accumulate", 1), "several buckets an update"
+@pytest.mark.parametrize("case", [(False, False, {}), (True, True, {"clip": 0.1, "precision": "float16"})])
+def test_ranks_train_by_graphs_as_without_and_as_by_way_of_the_host(machine, monkeypatch, case):
+    eager, wanted = run_local(fitted, 2, True, *case), "allGather" if case[0] else "allReduce"
+    before = len(machine.launches)
+    assert not machine.graph_launches and names(machine).count(wanted) > 8, "several buckets an update"
     replayed = run_local(fitted, 2, False, *case)
     assert eager == replayed and replayed[0] == replayed[1]
     assert any(wanted in launch.names for launch in machine.graph_launches)
     assert len(machine.launches) - before < before, "fewer kernels are launched one by one"
-    if not options:
+    if not case[0]:
         monkeypatch.setattr(LocalTransport, "backend", "host")
         assert run_local(fitted, 2, True, *case) == eager
 
@@ -443,7 +394,7 @@ def test_collectives_of_a_graph_stand_in_one_order_with_others(machine):
 
     world, x = world_of_one()
     beside, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    step, batch = reducing(world, x, 3)
+    step, batch = reducing(world, x, times=3)
     cupy.cuda.Device(0).synchronize()
     world.collectives(x)._watch.add = lambda work: None  # nobody else asks the events
     summed = deterministic(False)(world.all_reduce)
@@ -459,16 +410,13 @@ def test_collectives_of_a_graph_stand_in_one_order_with_others(machine):
 
 def test_what_goes_by_way_of_the_host_is_not_captured(machine):
     def run(world):
-        seen = []
-        step = capture(lambda batch: (seen.append(world.all_reduce(np.ones(3))), batch * 1)[1])
-        batch = Tensor(own_gpu(world)(np.ones(2)))
-        for _ in range(2):
-            step(batch)
+        step = capture(lambda batch: (world.all_reduce(np.ones(3)), batch * 1)[1])
+        batch = own_gpu(world)(np.ones(2))
         with pytest.raises(CaptureError, match="all_reduce goes by way of the host"):
-            step(batch)
-        return len(seen)
+            for _ in range(3):
+                step(Tensor(batch))
 
-    assert run_local(run, 2) == [2, 2]
+    run_local(run, 2)
 
 
 def test_a_group_ends_though_graphs_captured_it(machine):
@@ -479,14 +427,3 @@ def test_a_group_ends_though_graphs_captured_it(machine):
     step, batch = steps[1]
     with pytest.raises(CommunicationError, match="the group of GPUs has ended"):
         step(batch)
-
-
-def test_a_replay_that_is_late_ends_the_process(machine, ended, capsys):
-    world, x = world_of_one(timeout=0.5)
-    step, batch = reducing(world, x)
-    world.collectives(x)._watch.drain()
-    state(machine).absent = True
-    step(batch)
-    assert ended.wait(20) and ended.codes == [FAILED]
-    assert "a graph, its last collective here all_reduce(float32(3,)" in (said := capsys.readouterr().err)
-    assert said.endswith("label=w): rank 0: not done after 0.5 s\n") and calls(machine)[-1].name == "abort"

@@ -1,213 +1,144 @@
-"""One hash, whoever shares the work; whatever happens to one of them, the job is back and ends with that hash.
+"""minigrad train with shards: one hash, whoever shares the work and whatever happens to one of the ranks."""
 
-python tests/parallel/test_recovery.py FOLDER [KIND,KIND... [FAULT]] is what ranks do. KIND is one of KINDS. FAULT is
-WHAT:RANK:STEP, done by that rank at that step of the first attempt. For each kind rank 0 prints the hash of weights,
-buffers, state of the optimiser and history.
-"""
-
-import hashlib
+import json
 import os
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-import minigrad
-from minigrad import checkpoint, data, nn, optim, parallel
-from minigrad.train import Callback, History, fit
-from tests.parallel.launch_runs import HOST, LAUNCH, MPIEXEC, finished, started, wait_for
+from minigrad.cli import main
+from minigrad.optim import Adam
+from tests.cli.cli_runs import elsewhere, lines_of  # noqa: F401
+from tests.parallel.launch_runs import LAUNCH, MPIEXEC, finished, started, wait_for
+from tests.train.checkpoint_parts import file_of, state_of
 
-SHARDS, EPOCHS, EVERY = 8, 3, 3
-KINDS = {  # (optimiser, bytes of a bucket, whether its state is divided, options of fit)
-    "sgd": ("SGD", 2000, False, {}),
-    "adam": ("Adam", None, False, {}),
-    "zero": ("Adam", 2000, True, {}),
-    "clipped": ("Adam", 4000, True, {"clip": 0.1}),
-    "accumulated": ("SGD", None, True, {"accumulate": 2}),
-}
-OPTIMIZERS = {"SGD": {"lr": 0.05, "momentum": 0.9}, "Adam": {"lr": 3e-3}}
-told = []  # signals that ask this process to leave
+QUIET = "train --data digits --epochs 2 --limit 500 --batch-size 64 --shards 8 --no-report".split()
 
 
-class Keeper(Callback):
-    """Writes checkpoints, does the fault, and leaves when told to."""
-
-    def __init__(self, folder, fault, **parts):
-        self.folder, self.parts, self.world = folder, parts, parts["model"].world
-        what, rank, step = (fault or "none:-1:-1").split(":")
-        first = os.environ.get("MINIGRAD_ATTEMPT", "0") == "0"
-        self.fault = (what, int(step)) if first and int(rank) == self.world.rank else (None, -1)
-
-    def save(self, history):
-        checkpoint.save(self.folder / "checkpoint", **self.parts, history=history, keep=2, world=self.world)
-
-    def restore(self, history):
-        """Go on from the newest checkpoint that is whole."""
-        there = self.world.rank == 0 and checkpoint.exists(self.folder / "checkpoint")
-        if self.world.broadcast_bytes(b"1" if there else b""):
-            rest = {"history": history, "generator": minigrad.default_generator, "world": self.world}
-            checkpoint.load(self.folder / "checkpoint", **self.parts, **rest)
-
-    def on_step(self, history):
-        if history.steps % EVERY == 0:
-            self.save(history)
-        what, step = self.fault
-        if history.steps == step:
-            (self.folder / "fault").touch()
-            FAULTS[what](self)
-
-    def stop(self, history):
-        return bool(told)
-
-
-def error(keeper):
-    raise ValueError("a mistake of one rank")
-
-
-def tear(keeper):
-    """The disk loses the end of the newest file, and the power goes."""
-    files = (keeper.folder / "checkpoint").glob("*.safetensors")
-    file = max(files, key=lambda file: file.stat().st_mtime_ns)
-    file.write_bytes(file.read_bytes()[:1000])
-    FAULTS["kill"](keeper)
-
-
-FAULTS = {
-    "kill": lambda keeper: os.kill(os.getpid(), signal.SIGKILL),
-    "halt": lambda keeper: os.kill(os.getpid(), signal.SIGSTOP),
-    "leave": lambda keeper: os.kill(os.getpid(), signal.SIGTERM),
-    "error": error,
-    "wait": lambda keeper: time.sleep(2),
-    "tear": tear,
-}
-
-
-def trained(world, folder, kind, fault=None):
-    """A line with the hash, or with the step at which it was left."""
-    name, bucket_bytes, divided, options = KINDS[kind]
-    minigrad.manual_seed(0)
-    train, test = data.digits()
-    network = nn.Sequential(
-        nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.25), nn.Linear(4 * 36, 10)
-    )
-    model = parallel.DataParallel(network, world, shards=SHARDS, bucket_bytes=bucket_bytes)
-    images = train.subset(slice(292))  # so that the last batch is of 4
-    loader = data.Loader(images, 48, shuffle=True, transform=data.PadCrop(1), sampler=model.sampler)
-    optimizer = getattr(optim, name)(model.parameters(), **OPTIMIZERS[name])
-    if divided:
-        optimizer = parallel.ShardedOptimizer(optimizer, model)
-    keeper, history = Keeper(Path(folder), fault, model=model, optimizer=optimizer, loader=loader), History()
-    keeper.restore(history)
-    options = options | {"test": data.Loader(test, 200), "history": history, "callbacks": [keeper]}
-    fit(model, loader, optimizer, EPOCHS, **options)
-    if len(history) < EPOCHS:
-        keeper.save(history)
-        return f"stopped at {history.steps}"
-    digest = hashlib.sha256(checkpoint.weights_hash(model).encode())
-    for _, entries in sorted(optimizer.state_dict()["state"].items()):
-        for name, value in sorted(entries.items()):
-            digest.update(name.encode() + (value.tobytes() if hasattr(value, "tobytes") else str(value).encode()))
-    digest.update(repr([history[name] for name in ("loss", "accuracy", "test_loss", "test_accuracy")]).encode())
-    return f"hash {digest.hexdigest()}"
-
-
-def all_of(world, folder, kinds, fault=None):
-    """The lines of several kinds, each in a folder of its own."""
-    lines = []
-    for kind in kinds:
-        if world.rank == 0:
-            (Path(folder) / kind).mkdir(exist_ok=True)
-        world.barrier()
-        lines.append(trained(world, Path(folder) / kind, kind, fault))
-    return lines
-
-
-# ---- tests -----------------------------------------------------------------------------------------------------------
-
-TIMEOUT = 4  # seconds that ranks wait for one another
-
-
-# ---- whoever shares the work -----------------------------------------------------------------------------------------
+def weights(folder="run"):
+    """The hash that a run ended with."""
+    return json.loads((Path(folder) / "result.json").read_text())["weights"]
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory):
-    """{kind: line} of one rank; the hash does not depend on buckets and on how the state is divided."""
-    (lines,) = parallel.run_local(all_of, 1, tmp_path_factory.mktemp("alone"), KINDS)
-    found = dict(zip(KINDS, lines, strict=True))
-    assert found["adam"] == found["zero"] and len(set(lines)) == len(KINDS) - 1
-    return found
+def whole(tmp_path_factory):
+    """That of one process from beginning to end."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert main([*QUIET, "--out", str(folder)]) == 0
+    return weights(folder)
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(8, marks=pytest.mark.deep)])
-def test_one_hash_in_threads(ranks, tmp_path, alone):
-    assert parallel.run_local(all_of, ranks, tmp_path, KINDS) == [[*alone.values()]] * ranks
+# ---- one process -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.deep
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_one_hash_by_mpiexec(ranks, tmp_path, alone):
-    code, out, err = finished(started(MPIEXEC, "-n", ranks, sys.executable, __file__, tmp_path, ",".join(KINDS)))
-    assert (code, out.splitlines()) == (0, [*alone.values()]), err
+def stopped_after(monkeypatch, steps, arguments):
+    """Train until so many updates are done, then lose the process."""
+    step, left = Adam.step, [None] * steps
+    with monkeypatch.context() as patch, pytest.raises(IndexError):
+        patch.setattr(Adam, "step", lambda self, **numbers: (left.pop(), step(self, **numbers)))
+        main(arguments)
 
 
-# ---- whatever happens to one of them ---------------------------------------------------------------------------------
+@pytest.mark.parametrize("option, shards", [(["--shards", "2"], 2), (["--zero"], 8)])
+def test_shards_are_named_and_change_the_bits_and_zero_does_not(option, shards, whole, capsys):
+    assert main([*QUIET, *option, "--out", "run"]) == 0
+    assert f"parallel: {shards} shards on 1 ranks (local)" in lines_of(capsys)
+    assert (weights() == whole) == (shards == 8)
 
 
-def job(folder, *words, ranks=4, options=()):
-    """A launch of the program in a folder."""
-    folder.mkdir(exist_ok=True)
-    options = ["-n", ranks, "--timeout", TIMEOUT, "--logs", folder / "logs", *options]
-    return started(*LAUNCH, *options, __file__, folder, *words)
+@pytest.mark.parametrize("torn", [False, True])
+def test_continue_begins_and_goes_on(torn, whole, monkeypatch, capsys):
+    """From the checkpoint before, where the newest is torn: at step 8 an epoch ends, so that is of step 8 too."""
+    arguments = [*QUIET, "--out", "run", "--continue", "--save-every", "4"]
+    stopped_after(monkeypatch, 9, arguments)
+    capsys.readouterr()
+    assert state_of("run/last")["history"]["steps"] == 8
+    if torn:
+        with open(file_of("run/last"), "r+b") as file:
+            file.truncate(1000)
+    assert main(arguments) == 0
+    lines = lines_of(capsys)
+    said = r"checkpoint: cannot load run/last/checkpoint-.*: it is damaged: .*; going on from the one before"
+    assert bool(re.match(said, lines[0])) == torn
+    assert "run: run, from step 8 on" in lines and weights() == whole
+    assert main(arguments) == 0, "a run that is done is done"
+    assert f"weights hash {whole}" in lines_of(capsys)
 
 
-BACK = {  # fault: (what is trained, how it is named)
-    "kill:0:7": ("sgd", r"rank 0 on HOST: was killed by signal 9"),
-    "kill:2:10": ("clipped", r"rank 2 on HOST: was killed by signal 9"),
-    "error:1:5": ("accumulated", r"rank 1 on HOST: ValueError: a mistake of one rank"),
-    "halt:1:8": ("sgd", r"rank \d on HOST: .*no message from rank 1 came in time"),
-    "tear:0:10": ("zero", r"rank 0 on HOST: was killed by signal 9"),
+REFUSED = {
+    "--sync-batch-norm wants as many ranks as shards": ["--shards", "3", "--sync-batch-norm"],
+    "leaves less than 2 images to each of 64 shards": ["--model", "resnet", "--shards", "64"],
 }
 
 
-@pytest.mark.deep  # the fast tier kills a rank of `minigrad train` in test_ranks_command.py
-@pytest.mark.parametrize("fault", BACK)
-def test_a_job_is_back_after(fault, tmp_path, alone):
-    kind, named = BACK[fault]
-    code, out, err = finished(job(tmp_path / "job", kind, fault))
-    assert (code, out.strip()) == (0, alone[kind]), err
-    (line,) = [line for line in err.splitlines() if line.startswith("launch: ")]
-    again = r".* after [\d.]+ s; starting again \(1 of 3 restarts\); logs: .*"
-    assert re.fullmatch(f"launch: attempt 0: {named.replace('HOST', HOST)}{again}", line)
-
-
-LEFT = {"kill:3:10": (1, "rank 3"), "leave:2:7": (0, "stopped at 7"), "wait:0:4": (0, "stopped at 4")}
+def test_what_cannot_be_is_refused_before_any_work_and_continue_refuses_other_options(capsys, tmp_path):
+    for said, options in REFUSED.items():
+        assert main([*QUIET, *options, "--out", "run"]) == 2
+        assert said in capsys.readouterr().err and not (tmp_path / "run").exists()
+    assert main([*QUIET, "--epochs", "1", "--limit", "64", "--out", "run"]) == 0
+    for option, value in (("--lr", "0.5"), ("--shards", "2"), ("--epochs", "3")):
+        assert main([*QUIET, "--epochs", "1", "--limit", "64", "--out", "run", "--continue", option, value]) == 2
+        assert f"run holds a run with another {option}; leave that out" in capsys.readouterr().err
+    assert main([*QUIET, "--out", "run"]) == 2
+    assert "go on with it by --resume run" in capsys.readouterr().err
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("fault", LEFT)
-def test_fewer_ranks_go_on_where_a_job_was_left(fault, tmp_path, alone):
-    """No restarts were left; one rank was told to leave, which takes all along; or the launcher was told."""
-    running = job(tmp_path / "job", "sgd", fault, options=["--max-restarts", 0])
-    if fault.startswith("wait"):
-        assert wait_for((tmp_path / "job/sgd/fault").exists)
-        running.send_signal(signal.SIGTERM)
-    code, out, err = finished(running)
-    assert code == LEFT[fault][0] and LEFT[fault][1] in out + err, err
-    code, out, err = finished(job(tmp_path / "job", ranks=2))
-    assert (code, out.splitlines()) == (0, [alone["sgd"]]), err
+def test_the_last_batch_is_left_out_where_a_shard_of_it_would_have_one_image():
+    resnet = ["--model", "resnet", "--epochs", "1", "--batch-size", "32", "--limit", "37", "--shards", "4"]
+    assert main([*QUIET, *resnet, "--out", "run"]) == 0
+    assert json.loads(Path("run/result.json").read_text())["step"] == 1
 
 
-def main(folder, kinds="sgd", fault=None):
-    signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
-    with parallel.init() as world:
-        lines = all_of(world, folder, kinds.split(","), fault)
-        if world.rank == 0:
-            print("\n".join(lines), flush=True)
+# ---- several ranks ---------------------------------------------------------------------------------------------------
+
+KINDS = ["--zero", "--clip", "0.1"], ["--optimizer", "sgd", "--accumulate", "2", "--model", "mlp"]
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+@pytest.mark.deep
+@pytest.mark.parametrize("options", KINDS)
+def test_eight_ranks_end_with_the_hash_of_one(options):
+    assert main([*QUIET, *options, "--out", "one"]) == 0
+    words = [sys.executable, "-m", "minigrad", *QUIET, *options, "--out", "run"]
+    code, _, err = finished(started(MPIEXEC, "-n", 8, *words))
+    assert code == 0 and weights() == weights("one"), err
+
+
+ZERO = [*QUIET, "--zero", "--save-every", "5"]
+
+
+def signalled(number, *options):
+    """(run, exit code, output, errors) of a launch whose rank 1 gets a signal after the first epoch.
+
+    The run is named after the job, so that another attempt finds it.
+    """
+    running = started(*LAUNCH, "-n", 2, "--timeout", 4, "--logs", "logs", *options, "minigrad", *ZERO)
+    assert wait_for(lambda: [*Path("runs").glob("*/history.jsonl")], 60)
+    os.kill(json.loads(Path("logs/attempt-0/rank-1.json").read_text())["pid"], number)
+    (run,) = Path("runs").glob("*")
+    return run, *finished(running)
+
+
+BACK = [
+    (signal.SIGKILL, "rank 1 on .*: was killed by signal 9; starting again"),
+    pytest.param(signal.SIGSTOP, "no message from rank 1 came in time", marks=pytest.mark.deep),
+]
+
+
+@pytest.mark.parametrize("number, named", BACK)
+def test_a_launch_goes_on_where_a_rank_left_it(number, named, whole):
+    run, code, out, err = signalled(number)
+    assert code == 0 and err.count("starting again") == 1 and re.search(named, err) and weights(run) == whole, err
+    assert out.count("epoch 2/2") == 1, "rank 0 alone prints"
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("number, code", [(signal.SIGKILL, 1), (signal.SIGTERM, 0)])
+def test_one_process_goes_on_where_a_job_was_left(number, code, whole):
+    """No restarts were left; or one rank was told to leave, which takes all along."""
+    run, found, _, err = signalled(number, "--max-restarts", 0)
+    assert found == code and not (run / "result.json").exists(), err
+    assert main([*ZERO, "--out", str(run), "--continue"]) == 0 and weights(run) == whole

@@ -1,8 +1,6 @@
 """What ranks refuse: on every rank, with the reason, and all of them can do something together afterwards."""
 
 import copy
-import pickle
-from functools import partial
 
 import numpy as np
 import pytest
@@ -11,10 +9,10 @@ import minigrad
 from minigrad import Tensor, data, nn, ones, optim, tensor, zeros
 from minigrad.core.errors import KindError, ShapeError, StateError
 from minigrad.nn import functional as F
-from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, SyncBatchNorm, init, run_local
+from minigrad.parallel import DataParallel, Pipeline, ShardedOptimizer, SyncBatchNorm, init
 from minigrad.parallel.errors import CommunicationError, DisagreementError
-from minigrad.parallel.sampler import Shards, ShardSampler
-from minigrad.parallel.transfer import all_reduce, recv, send
+from minigrad.parallel.sampler import Shards
+from minigrad.parallel.transfer import send
 from minigrad.parallel.world import ranks_started
 from minigrad.train import fit
 from tests.parallel.parallel_runs import bits, on_ranks, outcomes
@@ -22,7 +20,6 @@ from tests.train.small_training import images, network
 
 ONES = np.ones(4, np.float32)
 TORCHRUN = {"RANK": "0", "WORLD_SIZE": "2"}
-SLURM = {"SLURM_STEP_ID": "x", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
 
 
 def model():
@@ -66,17 +63,14 @@ def trained(model, batches):
     fit(model, batches, optim.SGD(model.parameters(), 0.1), 1)
 
 
-def pair(count):
-    return zeros(count, 4), zeros(count, dtype="int64")
+PAIR = zeros(4, 4), zeros(4, dtype="int64")
 
 
-def fitted(name, world):
+def fitted(world):
     """fit, of which an option differs on rank 1."""
-    options = {"lr": 0.1, "epochs": 1, "seed": 1}
-    options[name] *= 1 + world.rank
     wrapped = DataParallel(network(), world)
-    loader = data.Loader(images(), 8, shuffle=True, seed=options["seed"], sampler=wrapped.sampler)
-    fit(wrapped, loader, optim.SGD(wrapped.parameters(), lr=options["lr"]), options["epochs"])
+    loader = data.Loader(images(), 8, sampler=wrapped.sampler)
+    fit(wrapped, loader, optim.SGD(wrapped.parameters(), lr=0.1 + world.rank), 1)
 
 
 def sharded(wrapped):
@@ -95,11 +89,11 @@ def changed_after_forward(world):
 # ---- pipelines -------------------------------------------------------------------------------------------------------
 
 
-def with_a_state(world, **changes):
-    """A state is loaded of which some tensors are others; nothing changes."""
+def with_a_state(world, state):
+    """Nothing changes where a state does not fit."""
     pipe = Pipeline(model(), world)
     try:
-        pipe.load_state_dict({**model().state_dict(), **changes})
+        pipe.load_state_dict(state)
     finally:
         assert bits(pipe) == bits(model())
 
@@ -113,87 +107,54 @@ def with_rows(world, count):
         assert pipe.peak == 0 and pipe.train_step(ones(8, 4), ones(8, 3), F.mse_loss)
 
 
-def norm_of_a_type(rank):
-    dtype = ("float32", "float64")[rank]
-    return SyncBatchNorm(2, dtype=dtype)(ones(4, 2, dtype=dtype))
-
-
 REFUSED = [
     # collectives
     (ShapeError, "op is 'product', wanted one of 'sum', 'mean'", lambda w: w.all_reduce(ONES.copy(), "product")),
     (KindError, "array is a list, wanted an array or a Tensor", lambda w: w.all_reduce([1.0])),
     (KindError, "elements bool, which have no sum", lambda w: w.all_reduce(ONES > 0)),
-    (KindError, "int8, which have no mean", lambda w: w.all_reduce(np.ones(4, "i1"), "mean")),
     (ShapeError, r"\(shape \(4, 2\)\) is read-only or has gaps", lambda w: w.all_reduce(np.ones((4, 4))[:, ::2])),
     (StateError, "made by mul; only leaves", lambda w: w.all_reduce(Tensor(ONES, requires_grad=True) * 2)),
-    (ShapeError, "out has 9 elements .* wanted 2 times as", lambda w: w.all_gather(np.ones(9, np.float32), ONES)),
     (ShapeError, "elements float64.* of one type", lambda w: w.all_gather(np.zeros(8), ONES)),
     (ShapeError, "root is 2, wanted a rank from 0 to 1", lambda w: w.broadcast(ONES.copy(), 2)),
     # what is differentiated
-    (KindError, "send: input is a ndarray", lambda w: send(ONES, 1 - w.rank)),
     (ShapeError, "tag is 31, wanted one from 0 to 30", lambda w: send(ones(3), 1 - w.rank, tag=31)),
     (ShapeError, "this rank itself", lambda w: send(ones(3), w.rank)),
-    (ShapeError, "to is 2, wanted a rank from 0 to 1", lambda w: send(ones(3), 2)),
-    (ShapeError, "not negative", lambda w: recv((-1,), None, 1 - w.rank)),
-    (ShapeError, "anchor has shape", lambda w: recv(None, None, 1 - w.rank, anchor=ones(3))),
-    (KindError, "all_reduce: input is a ndarray", lambda w: all_reduce(ONES)),
-    (KindError, "floating", lambda w: all_reduce(tensor([1, 2]))),
     # worlds
-    (ShapeError, "run_local: size is 0, wanted a number of ranks of", lambda w: run_local(print, 0)),
     (ShapeError, "init: backend is 'smoke', wanted 'local', 'mpi'", lambda w: init("smoke")),
     (ShapeError, r"the timeout \(MINIGRAD_TIMEOUT\) is -1, wanted sec", lambda w: init(None, -1)),
     (ShapeError, "ranks are started by mpiexec, srun or `minig", lambda w: ranks_started(TORCHRUN)),
-    (ShapeError, "SLURM_STEP_ID is 'x', wanted a number", lambda w: ranks_started(SLURM)),
     # shards
     (ShapeError, "shards is 3, wanted a multiple of the 2 ranks", lambda w: parallel(w, shards=3)),
     (ShapeError, "6 shards make 3 for each of 2 ranks, wanted a power", lambda w: parallel(w, shards=6)),
-    (ShapeError, "rank is 2, wanted one from 0 to 1", lambda w: ShardSampler(4, 2, 2)),
-    (KindError, "shards is '2', wanted an integer", lambda w: parallel(w, shards="2")),
     # DataParallel
     (KindError, "and no DataParallel", lambda w: DataParallel(parallel(w), w)),
-    (KindError, "DataParallel: world is 2, wanted a Commun", lambda w: DataParallel(model(), 2)),
-    (ShapeError, "bucket_bytes is 0, wanted a", lambda w: parallel(w, bucket_bytes=0)),
     (StateError, r"copy its \.module", lambda w: copy.deepcopy(parallel(w))),
-    (StateError, "save its state_dict", lambda w: pickle.dumps(parallel(w))),
     (StateError, "move the module before", lambda w: parallel(w).to("cpu")),
     (StateError, "0.bias requires a gradient now and did not", thawed),
     (StateError, "was wrapped again since", wrapped_again),
-    (DisagreementError, r"float32\(3,4\).* and .*\(4,4\)", lambda w: DataParallel(nn.Linear(4, 3 + w.rank), w)),
-    (DisagreementError, "=True on .*=False", lambda w: DataParallel(model().requires_grad_(not w.rank), w)),
-    (DisagreementError, "shards is 2 on rank 0 and 4", lambda w: parallel(w, shards=2 + 2 * w.rank)),
+    (DisagreementError, r"float32\(3,4\).* but .*\(4,4\)", lambda w: DataParallel(nn.Linear(4, 3 + w.rank), w)),
+    (DisagreementError, "shards is 2 on rank 0, but shards is 4", lambda w: parallel(w, shards=2 + 2 * w.rank)),
     (DisagreementError, "the state of random numbers", seeded),
     # fit, and divided optimisers
-    *((DisagreementError, "^fit: ", partial(fitted, name)) for name in ("lr", "epochs", "seed")),
-    (ShapeError, "make it with sampler=model.samp", lambda w: trained(parallel(w), [pair(4)])),
-    (ShapeError, "fit: loader has no images in epoch 1", lambda w: trained(parallel(w), [])),
-    (ShapeError, "fit: .* wants a DataParallel model; make", lambda w: trained(model(), [Shards([pair(2)], 2)])),
+    (DisagreementError, "^fit: ", fitted),
+    (ShapeError, "make it with sampler=model.samp", lambda w: trained(parallel(w), [PAIR])),
+    (ShapeError, "fit: .* wants a DataParallel model; make", lambda w: trained(model(), [Shards([PAIR], 4)])),
     (KindError, "ShardedOptimizer: got .*wanted an", lambda w: ShardedOptimizer(3, parallel(w))),
-    (KindError, "got SGD and Sequential", lambda w: ShardedOptimizer(sharded(parallel(w)).optimizer, model())),
     (StateError, "add the group before", lambda w: sharded(parallel(w)).add_param_group({"params": []})),
     (StateError, "changed", changed_after_forward),
     # SyncBatchNorm
-    (KindError, "SyncBatchNorm.convert: module is a int", lambda w: SyncBatchNorm.convert(3)),
-    (ShapeError, r"running_mean has shape \(3,\), wanted \(2,\)", lambda w: SyncBatchNorm(3)(ones(4, 2, 3, 3))),
-    (ShapeError, r"wanted \(N, 3, ...\)", lambda w: SyncBatchNorm(3)(ones(3))),
     (ShapeError, "one element a channel", lambda w: SyncBatchNorm(2)(ones(w.rank, 2))),
     (StateError, "wants all .* runs 2 one after another; use as many ranks as shards", lambda w: normed(w, 4)),
     (StateError, "a batch of 1 leaves some of 2 shards empty", lambda w: normed(w, 2)),
     # Pipeline
     (KindError, "Pipeline: model is a Linear, wan", lambda w: Pipeline(nn.Linear(2, 2), w)),
-    (KindError, "world is 'all'", lambda w: Pipeline(model(), "all")),
-    (ShapeError, "microbatches is 0, wanted at least 1", lambda w: Pipeline(model(), w, 0)),
-    (ShapeError, "'gpipe' or '1f1b'", lambda w: Pipeline(model(), w, schedule="interleaved")),
     (ShapeError, "stages is 2, wanted at most one for each of the 1 layers", lambda w: Pipeline(model()[:1], w)),
-    (KindError, "balance is 12, wanted a list of 2 numbers", lambda w: Pipeline(model(), w, balance=12)),
-    (ShapeError, "wanted 2 numbers that add up to 3", lambda w: Pipeline(model(), w, balance=[1, 1, 1])),
     (ShapeError, "balance is 0, wanted at least 1", lambda w: Pipeline(model(), w, balance=[0, 3])),
     (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 2), w)),
-    (DisagreementError, "microbatches is 1 on rank 0 and 2", lambda w: Pipeline(model(), w, w.rank + 1)),
-    (DisagreementError, "0.weight", lambda w: Pipeline(nn.Sequential(nn.Linear(2, 2 + w.rank), nn.ReLU()), w)),
-    (ShapeError, "missing 0.weight", lambda w: Pipeline(model(), w).load_state_dict({})),
-    (ShapeError, "unexpected other", lambda w: with_a_state(w, other=tensor(1))),
+    (DisagreementError, "microbatches is 1 on rank 0, but", lambda w: Pipeline(model(), w, w.rank + 1)),
+    (ShapeError, "missing 0.weight", lambda w: with_a_state(w, {})),
+    (ShapeError, "unexpected other", lambda w: with_a_state(w, {**model().state_dict(), "other": tensor(1)})),
     (ShapeError, "inputs has 9 rows, wanted a multiple of the 4 microbatches", lambda w: with_rows(w, 9)),
-    (ShapeError, "inputs has 0 rows", lambda w: with_rows(w, 0)),
 ]
 
 
@@ -240,7 +201,6 @@ ENDED = [
     (CommunicationError, r"loss gave shape \(2, 3\), wanted a scalar", with_a_loss_that_fails),
     (CommunicationError, "rank 0: ZeroDivisionError", half_a_call),
     (DisagreementError, "rank 1", lambda w: SyncBatchNorm(2 + w.rank)(ones(4, 2 + w.rank))),
-    (DisagreementError, "float64", lambda w: norm_of_a_type(w.rank)),
 ]
 
 
@@ -251,7 +211,6 @@ def test_what_ends_communication_says_why_on_every_rank(error, message, call):
             raise found
 
 
-@pytest.mark.parametrize("call", [lambda pipe: pipe.train_step(None, ones(2, 3)), lambda pipe: pipe(None)])
-def test_a_first_stage_without_inputs_is_told_so(call):
+def test_a_first_stage_without_inputs_is_told_so():
     with pytest.raises(KindError, match="inputs is .*NoneType"):
-        on_ranks(lambda world: call(Pipeline(model(), world)), 2)
+        on_ranks(lambda world: Pipeline(model(), world).train_step(None, ones(2, 3)), 2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, grad, nn
+from minigrad import Tensor, nn
 from minigrad import device as devices
 from minigrad.graph import capture
 from minigrad.nn import functional as F
@@ -33,22 +33,13 @@ def made(model, dtype="float64", dimensions=4):
 
 
 def results(layer, x, g):
-    """(what belongs to a row, what is a sum over rows, running statistics) after two steps.
-
-    Of the second step: the output, its gradients and, with parameters, the gradients of sum dx^2, which are of second
-    order. It is taken of dx alone: dweight and dbias of a rank are its part of a sum.
-    """
+    """(what belongs to a row, what is a sum over rows, running statistics) after two steps."""
     layer(Tensor(x * 2))
-    part = Tensor(x, requires_grad=True)
-    out = layer(part)
+    out = layer(part := Tensor(x, requires_grad=True))
     assert out.ndim < 4 or not part.numel() or out.array.strides == part.array.strides
     (F.tanh(out) * Tensor(g)).sum().backward()
-    inputs = [part, *layer.parameters()]
-    (dx,) = grad((F.tanh(layer(part)) * Tensor(g)).sum(), [part], create_graph=True)
-    deeper = grad((dx * dx).sum(), inputs[:2])
-    rows = [out.detach(), part.grad, deeper[0]]
-    sums = [*(p.grad for p in inputs[1:]), *deeper[1:]]
-    return [[t.numpy() for t in group] for group in (rows, sums, layer.buffers())]
+    groups = [out.detach(), part.grad], [p.grad for p in layer.parameters()], layer.buffers()
+    return [[t.numpy() for t in group] for group in groups]
 
 
 def shared(x, g, shares, model):
@@ -64,23 +55,19 @@ def shared(x, g, shares, model):
     assert all([b.tobytes() for b in other] == [b.tobytes() for b in buffers[0]] for other in buffers)
     joined = [np.concatenate(parts) for parts in zip(*rows, strict=True)]
     joined += [sum(parts) for parts in zip(*sums, strict=True)]
-    whole = results(made(model, x.dtype.name, x.ndim), x, g)
-    return [*joined, *buffers[0]], sum(whole, [])
+    return [*joined, *buffers[0]], sum(results(made(model, x.dtype.name, x.ndim), x, g), [])
 
 
 CASES = [
-    ((8,), (CHANNELS, 4, 3), {}),
-    ((4, 4), (CHANNELS,), {}),
-    ((3, 0, 5), (CHANNELS, 6), {"momentum": None}),
-    ((2, 1, 4, 1), (CHANNELS, 4, 3), {"affine": False}),
-    ((0, 1, 6), (CHANNELS, 4, 3), {"bias": False}),
-    ((3, 5), (CHANNELS, 4, 3), {"track_running_stats": False}),
+    ((8,), (CHANNELS, 4, 3), "float32", {}),
+    ((3, 0, 5), (CHANNELS, 6), "float64", {"momentum": None}),
+    ((2, 1, 4, 1), (CHANNELS, 4, 3), "float32", {"affine": False}),
+    ((0, 1, 6), (CHANNELS, 4, 3), "float64", {"bias": False}),
 ]
 
 
-@pytest.mark.parametrize("shares, shape, model", CASES)
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_shares_have_the_numbers_of_the_whole_batch(dtype, shares, shape, model):
+@pytest.mark.parametrize("shares, shape, dtype, model", CASES)
+def test_shares_have_the_numbers_of_the_whole_batch(shares, shape, dtype, model):
     x, g = (numbers((sum(shares), *shape), dtype, mean=3.0, seed=seed) for seed in (0, 1))
     tolerance = 1e-10 if dtype == "float64" else 1e-3
     for one, other in zip(*shared(x, g, shares, model), strict=True):
@@ -88,46 +75,34 @@ def test_shares_have_the_numbers_of_the_whole_batch(dtype, shares, shape, model)
         np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("dtype, mean, tolerance", [("float64", 1e7, 1e-7), ("float32", 3000, 2e-3)])
-def test_a_large_mean_does_not_cancel(dtype, mean, tolerance):
+def test_a_large_mean_does_not_cancel():
     """Its square has many digits more than the variance: sum x^2 / N - m^2 would keep none of them."""
-    x = numbers((9, CHANNELS, 4, 4), dtype, mean)
+    x = numbers((9, CHANNELS, 4, 4), "float32", 3000)
 
     def run(world):
-        layer = SyncBatchNorm(CHANNELS, momentum=1.0, dtype=dtype)
+        layer = SyncBatchNorm(CHANNELS, momentum=1.0)
         layer(Tensor(x[world.rank :: 2]))
         return layer.running_var.numpy()
 
     for found in on_ranks(run, 2):
-        np.testing.assert_allclose(found, x.astype("float64").var((0, 2, 3), ddof=1), rtol=tolerance)
+        np.testing.assert_allclose(found, x.astype("float64").var((0, 2, 3), ddof=1), rtol=2e-3)
 
 
 def test_outside_of_training_it_has_the_bits_of_batch_norm_and_asks_nobody():
+    """Nor does a first layer in backward, as nobody asks for the gradient of the images."""
     x = Tensor(numbers((8, CHANNELS, 4, 4), "float32"))
 
     def run(world):
-        for model in ({}, {"track_running_stats": False}):
-            layer, twin = made(model, "float32").eval(), SyncBatchNorm.convert(made(model, "float32")).eval()
-            assert world.rank or twin(x).detach().numpy().tobytes() == layer(x).detach().numpy().tobytes()
-
-    on_ranks(run, 2)
-
-
-def test_a_first_layer_exchanges_nothing_in_backward_and_a_batch_without_elements_stays_without():
-    """Nobody asks for the gradient of the images."""
-
-    def run(world):
+        layer, twin = made({}, "float32").eval(), SyncBatchNorm.convert(made({}, "float32")).eval()
+        assert world.rank or twin(x).detach().numpy().tobytes() == layer(x).detach().numpy().tobytes()
         layer = SyncBatchNorm(CHANNELS, world=world)
-        empty = layer(minigrad.ones(0, CHANNELS, 3, 3))
-        empty.sum().backward()
-        layer.zero_grad()
-        out = layer(Tensor(numbers((4, CHANNELS, 2, 2), "float32")))
+        assert layer(minigrad.ones(0, CHANNELS, 3, 3)).shape == (0, CHANNELS, 3, 3)
+        out = layer(x)
         if world.rank == 0:
             out.sum().backward()
-            assert layer.bias.grad.tolist() == [16.0] * CHANNELS
-        return empty.shape
+            assert layer.bias.grad.tolist() == [128.0] * CHANNELS
 
-    assert on_ranks(run, 2) == [(0, CHANNELS, 3, 3)] * 2
+    on_ranks(run, 2)
 
 
 # ---- on devices, in graphs, with DataParallel ------------------------------------------------------------------------
@@ -168,22 +143,20 @@ def test_it_runs_on_the_interpreter_and_on_gpus_and_becomes_part_of_a_graph(monk
 
 def test_data_parallel_has_the_gradients_of_the_whole_batch():
     """Sums of gradients and of statistics share a communicator, in one order."""
-    x, y = Tensor(numbers((8, 1, 6, 6))), Tensor(np.arange(8) % 3)
+    x = Tensor(numbers((8, 1, 6, 6)))
 
-    def model():
+    def gradients(own, wrap=lambda model: model):
         minigrad.manual_seed(0)
         parts = [nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Tanh(), nn.Flatten(), nn.Linear(64, 6), nn.BatchNorm1d(6)]
-        return nn.Sequential(*parts).double()
-
-    def gradients(model, own):
-        F.cross_entropy(model(x[own]), y[own]).backward()
+        model = wrap(nn.Sequential(*parts).double())
+        F.cross_entropy(model(x[own]), Tensor(np.arange(8) % 3)[own]).backward()
         return [p.grad.numpy() for p in model.parameters()]
 
-    def in_parallel(world):
-        part = DataParallel(SyncBatchNorm.convert(model(), world), world, bucket_bytes=500)
-        return gradients(part, slice(world.rank, None, 4))
+    def run(world):
+        wrap = lambda model: DataParallel(SyncBatchNorm.convert(model, world), world, bucket_bytes=500)
+        return gradients(slice(world.rank, None, 4), wrap)
 
-    for *found, wanted in zip(*on_ranks(in_parallel, 4), gradients(model(), slice(None)), strict=True):
+    for *found, wanted in zip(*on_ranks(run, 4), gradients(slice(None)), strict=True):
         assert len({value.tobytes() for value in found}) == 1
         np.testing.assert_allclose(found[0], wanted, rtol=1e-9, atol=1e-11)
 
@@ -191,19 +164,15 @@ def test_data_parallel_has_the_gradients_of_the_whole_batch():
 # ---- convert ---------------------------------------------------------------------------------------------------------
 
 
-def test_convert_replaces_batch_norms_alone_and_keeps_every_tensor():
+def test_convert_changes_batch_norms_alone_and_keeps_every_tensor():
     norm, seen = nn.BatchNorm1d(3, eps=1e-3, momentum=None), []
     norm.register_forward_hook(lambda module, given, out: seen.append(module))
     model = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Sequential(norm, nn.InstanceNorm1d(3), norm))
-    model.eval()
-    before, names = [*model.parameters(), *model.buffers()], list(model.state_dict())
-    found = SyncBatchNorm.convert(model)
-    assert found is model and list(model.state_dict()) == names
+    before, names = [*model.eval().parameters(), *model.buffers()], list(model.state_dict())
+    assert SyncBatchNorm.convert(model) is model and list(model.state_dict()) == names
     assert all(a is b for a, b in zip(before, [*model.parameters(), *model.buffers()], strict=True))
     first, second, third = model[1], model[2][0], model[2][2]
     assert type(first) is SyncBatchNorm and second is third and (second.eps, second.momentum) == (1e-3, None)
     assert not first.training and type(model[2][1]) is nn.InstanceNorm1d and first.world is None
-    assert SyncBatchNorm.convert(model)[1] is first
     second(minigrad.ones(2, 3))
-    second.weight = None
-    assert seen == [second] and norm.weight is not None
+    assert seen == [second]

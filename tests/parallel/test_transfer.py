@@ -6,13 +6,9 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, grad, no_grad, ones, tensor
-from minigrad.core.errors import StateError
 from minigrad.nn import functional as F
-from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, local, recv, send
-from minigrad.parallel.transfer import settle
+from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, recv, send
 from tests.parallel.parallel_runs import on_ranks
-
-from .parallel_models import Rendezvous, transport
 
 
 def numbers(*shape, seed=0, dtype=np.float64):
@@ -23,129 +19,53 @@ def weight(rank):
     return Tensor(numbers(4, 4, seed=rank), requires_grad=True)
 
 
-def check(found, wanted):
-    assert [g.tobytes() for g in found] == [t.grad.numpy().tobytes() for t in wanted]
-
-
-assert transport  # a fixture
-
 # ---- send and recv ---------------------------------------------------------------------------------------------------
 
 
-def chain(world):
-    """Three products with a ReLU between them, one a rank; the loss is in the last."""
-    w = weight(world.rank)
-    first = Tensor(numbers(5, 4, seed=9), requires_grad=True)
-    x = recv((5, 4), "float64", world.rank - 1) if world.rank else first
-    out = F.relu(x @ w)
-    end = send(out, world.rank + 1) if world.rank < world.size - 1 else (out * out).sum()
-    end.backward()
-    settle(world)
-    with pytest.raises(StateError, match="freed"):  # before anything is sent, which the next chain would find
-        end.backward()
-    return end.item(), w.grad.numpy(), first.grad if world.rank else first.grad.numpy()
-
-
-def test_the_gradient_of_a_chain_over_three_ranks_is_that_of_one(transport):
-    found = on_ranks(lambda world: [chain(world) for _ in range(2)][1], 3)
-    weights, x = [weight(rank) for rank in range(3)], Tensor(numbers(5, 4, seed=9), requires_grad=True)
-    out = x
-    for w in weights:
-        out = F.relu(out @ w)
-    loss = (out * out).sum()
-    loss.backward()
-    ends, gradients, firsts = zip(*found, strict=True)
-    assert ends == (0, 0, loss.item()) and firsts[1:] == (None, None)
-    check([*gradients, firsts[0]], [*weights, x])
-
-
-def test_an_anchor_leads_back_to_what_was_sent_and_ranks_that_both_send_first_do_not_wait(transport):
-    """In both directions of the tape."""
+def test_an_anchor_leads_back_to_what_was_sent_and_ranks_that_both_send_first_do_not_wait():
+    """In both directions of the tape; what is sent is a copy."""
 
     def run(world):
         other, w = 1 - world.rank, weight(world.rank)
-        out = recv((4, 4), "float64", other, tag=7, anchor=send(F.tanh(w), other, tag=7))
+        sent = send(F.tanh(w), other, tag=7)
+        send(early := ones(2), other)
+        early.array[:] = 5
+        out = recv((4, 4), "float64", other, tag=7, anchor=sent)
+        assert recv(None, None, other).tolist() == [1, 1]
         (out * (world.rank + 1)).sum().backward()
         return w.grad.numpy()
 
     weights = [weight(rank) for rank in range(2)]
     (F.tanh(weights[0]) * 2 + F.tanh(weights[1])).sum().backward()
-    check(on_ranks(run, 2), weights)
-
-
-def test_gradients_of_both_orders_cross_ranks():
-    """Rank 1 computes L = sum h^4 / 4 of h = 2 x of rank 0: g = 2 (2 x)^3, d(sum g^2)/dx = 2 g 3 (2 x)^2 4."""
-    x = np.array([1.0, -2.0, 3.0])
-
-    def run(world):
-        if world.rank == 1:
-            anchor = ones((), dtype="float64", requires_grad=True)
-            h = recv(None, None, 0, anchor=anchor)
-            (returned,) = grad((h * h * h * h).sum() / 4, anchor, create_graph=True)
-            return returned.backward()  # the way of the gradient, backward: rank 0 sends, this rank goes on to h
-        leaf = Tensor(x, requires_grad=True)
-        (g,) = grad(send(leaf * 2, 1), leaf, create_graph=True)
-        (g * g).sum().backward()
-        return g.detach().numpy(), leaf.grad.numpy()
-
-    g, found = on_ranks(run, 2)[0]
-    np.testing.assert_allclose(g, 2 * (2 * x) ** 3)
-    np.testing.assert_allclose(found, 2 * g * 3 * (2 * x) ** 2 * 4)
-
-
-def test_constants_have_no_gradient_and_nobody_waits_for_it():
-    def run(world):
-        if world.rank:
-            return [recv(None, None, 0, anchor=ones((), requires_grad=True)).requires_grad for _ in range(3)]
-        with no_grad():
-            third = send(weight(0) * 2, 1)
-        return [one.requires_grad for one in (third, send(tensor([1, 2, 3]), 1), send(weight(0).detach(), 1))]
-
-    assert on_ranks(run, 2) == [[False] * 3] * 2
+    assert [g.tobytes() for g in on_ranks(run, 2)] == [w.grad.numpy().tobytes() for w in weights]
 
 
 LAYOUTS = {
     "channels last": numbers(2, 4, 5, 3).transpose(0, 3, 1, 2),
     "gaps": numbers(6, 8)[::2, 1:5],
-    "repeats": np.broadcast_to(numbers(3, 1), (3, 4)),
-    "read only": np.frombuffer(numbers(4).tobytes()),
     "no elements": numbers(0, 3),
     "bools": np.array([True, False]),
     "16 bits": np.array(3.5, np.float16),
 }
 
 
-def test_arrays_lie_on_the_other_rank_as_they_lay_on_the_first():
+def test_arrays_lie_on_the_other_rank_as_they_lay_and_constants_have_no_gradient():
     def run(world):
         if world.rank:
-            return [recv(array.shape, array.dtype, 0).array for array in LAYOUTS.values()]
+            found = [recv(array.shape, array.dtype, 0).array for array in LAYOUTS.values()]
+            return found, [recv(None, None, 0, anchor=ones((), requires_grad=True)).requires_grad for _ in range(3)]
         for array in LAYOUTS.values():
             send(Tensor(array), 1)
-        return settle(world)
+        with no_grad():
+            third = send(weight(0) * 2, 1)
+        return [one.requires_grad for one in (third, send(tensor([1, 2, 3]), 1), send(weight(0).detach(), 1))]
 
-    _, found = on_ranks(run, 2)
+    wanted, (found, wanting) = on_ranks(run, 2)
+    assert wanted == wanting == [False] * 3
     for (name, array), other in zip(LAYOUTS.items(), found, strict=True):
         assert (other.dtype, other.shape) == (array.dtype, array.shape), name
         np.testing.assert_array_equal(other, array, name)
-        if array.size and name not in ("gaps", "repeats"):
-            wanted, got = ([s for s, n in zip(a.strides, a.shape, strict=True) if n > 1] for a in (array, other))
-            assert got == wanted, name
-        assert other.flags.writeable
-
-
-def test_all_has_been_taken_when_the_rank_settles(monkeypatch):
-    monkeypatch.setattr(local, "LocalTransport", Rendezvous)
-    left = threading.Event()
-
-    def run(world):
-        if world.rank:
-            return left.wait(0.1), [recv(None, None, 0, tag=tag).item() for tag in (1, 0, 1)]
-        for number, tag in enumerate((0, 1, 1)):
-            send(ones(()) * number, 1, tag=tag)
-        settle(world)
-        left.set()
-
-    assert on_ranks(run, 2)[1] == (False, [1, 0, 2])
+    assert found[0].strides == LAYOUTS["channels last"].strides
 
 
 # ---- all_reduce ------------------------------------------------------------------------------------------------------
@@ -173,8 +93,7 @@ def test_all_reduce_and_its_gradients_of_both_orders():
 
 
 @pytest.mark.parametrize(
-    "shape, dtype, words",
-    [((3, 2), None, r"sent shape \(2, 3\), but \(3, 2\)"), ((), None, r"but \(\)"), (None, "float64", "float32, but")],
+    "shape, dtype, words", [((3, 2), None, r"sent shape \(2, 3\), but \(3, 2\)"), (None, "float64", "float32, but")]
 )
 def test_something_else_than_expected_is_an_error(shape, dtype, words):
     with pytest.raises(DisagreementError, match=words):
@@ -191,4 +110,4 @@ def test_a_gradient_that_never_comes_is_an_error_within_the_deadline():
             send(weight(0).sum(), 1).backward()
         noticed.set()
 
-    on_ranks(run, 2, timeout=1.0)
+    on_ranks(run, 2, timeout=0.3)

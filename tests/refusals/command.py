@@ -76,7 +76,6 @@ predict run text.png                 | text.png cannot be read as a picture: can
 math nothing                         | nothing
 kernels --arch sm_12                 | sm_12
 launch -n 2 absent.py                | launch: absent.py is no file; want a Python script
-launch -n 9 --hosts a:2 minigrad train               | launch: -n is 9, want at least 1, and at most .* room for: 2
 trian                                | invalid choice: 'trian'
 """
 
