@@ -4,6 +4,8 @@ Each is a function of the shape of an image and the number of classes. ReLU foll
 dense layer but the last, whose outputs are scores for cross entropy.
 """
 
+import inspect
+import runpy
 from dataclasses import dataclass
 
 from minigrad_kernels.errors import ShapeError
@@ -11,7 +13,9 @@ from minigrad_kernels.errors import ShapeError
 from . import nn, ops
 from .core.check import one_of
 
-__all__ = ["MODELS", "Architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp", "mnist_net", "resnet18"]
+__all__ = ["MODELS", "Architecture", "architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp"]
+__all__ += ["mnist_net", "resnet18"]
+__all__ += ["resnet18"]
 
 
 def digits_cnn(shape=(1, 8, 8), classes=10):
@@ -169,16 +173,33 @@ MODELS = {
 }
 
 
+def architecture(name):
+    """The Architecture of a name in MODELS, or of FILE.py:NAME, a function or a class in a file of one's own.
+
+    It is called with the shape of an image and the number of classes if it takes two arguments, else with none.
+    Errors  ValueError for an unknown name, and for what the file does not hold
+    """
+    file, _, function = name.rpartition(":")
+    if not file.endswith(".py"):
+        return MODELS[one_of("build", "name", name, MODELS)]
+    try:
+        make = runpy.run_path(file)[function]
+        takes = len(inspect.signature(make).parameters)
+    except (OSError, KeyError, TypeError) as error:
+        raise ShapeError(f"build: {name} cannot be used, wanted FILE.py:FUNCTION ({error!r})") from error
+    return Architecture(make if takes >= 2 else lambda shape, classes: make(), normalised=True)
+
+
 def build(name, shape, classes=10):
     """A new network by name, for images of shape (C, H, W), its parameters drawn from the default generator.
 
-    Errors  ValueError for an unknown name, or images so small that a map inside would vanish
+    Errors  ValueError as architecture, and for images so small that a map inside would vanish
     """
-    architecture = MODELS[one_of("build", "name", name, MODELS)]
+    found = architecture(name)
     if len(shape) != 3:
         raise ShapeError(f"build: shape is {shape}, want (C, H, W)")
     _, height, width = shape
-    if min(height, width) < (size := architecture.smallest):
+    if min(height, width) < (size := found.smallest):
         got = f"got {height} x {width}: a map inside would vanish"
         raise ShapeError(f"build: {name} wants images of at least {size} x {size}, {got}")
-    return architecture.make(tuple(shape), classes)
+    return found.make(tuple(shape), classes)

@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
-from .. import __version__, models
-from .settings import count, natural, not_negative, options, positive
+from .. import __version__
+from .settings import count, model_named, natural, not_negative, options, positive
 
 __all__ = ["parser"]
 
 SETTINGS = options()
-COMMON = "--data --data-dir --model --epochs --batch-size --lr --device --out --resume"
+COMMON = "--data --data-dir --size --model --epochs --batch-size --lr --device --out --resume"
 ADVANCED = " ".join(name for name in SETTINGS if name not in COMMON.split())
 TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --tensorboard --save-every --continue"
 TRAINED = "run --checkpoint --precision --threads --device"
@@ -40,7 +40,7 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "run": dict(metavar="RUN", help="the folder of a run"),
     "image": dict(metavar="IMAGE.png", help="a picture of one digit or object"),
     "names": dict(nargs="*", metavar="NAME", help="names, for kernels their beginnings; default all"),
-    "model": dict(nargs="?", choices=models.MODELS, help="default that of the data set"),
+    "model": dict(nargs="?", type=model_named, metavar="NAME", help="as of train; default that of the data set"),
     "words": dict(nargs=argparse.REMAINDER, metavar="COMMAND", help="a Python script, or minigrad, and its arguments"),
     "ptx": dict(metavar="FILE.ptx", help="a file of PTX with one kernel"),
     "-n": dict(type=count, dest="ranks", metavar="N", required=True, help="ranks"),

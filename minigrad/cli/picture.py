@@ -5,7 +5,7 @@ from PIL import Image, ImageOps
 
 from .settings import UsageError
 
-__all__ = ["prepared", "read_picture"]
+__all__ = ["prepared", "read_picture", "save_pixels"]
 
 INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
 MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
@@ -42,6 +42,13 @@ def prepared(picture, data, shape):
         notes.append(f"resized from {picture.height} x {picture.width} to {size[1]} x {size[0]}")
         picture = picture.resize(size, Image.Resampling.BILINEAR)
     return np.moveaxis(np.atleast_3d(np.array(picture)), 2, 0)[None], notes
+
+
+def save_pixels(pixels, path):
+    """Write pixels (1, C, H, W) as a picture in which each is a square that one can see."""
+    rows = pixels[0].transpose(1, 2, 0)
+    rows = rows.repeat(big := max(1, 224 // max(rows.shape[:2])), 0).repeat(big, 1)
+    Image.fromarray(rows[..., 0] if rows.shape[2] == 1 else rows).save(path)
 
 
 def _centred(picture, as_mnist, notes):

@@ -31,6 +31,7 @@ BY_DATA = {
     "mnist": {"model": "keras-cnn", "epochs": 10, "batch_size": 64},
     "cifar10": {"model": "resnet", "epochs": 30, "batch_size": 128, "augment": True},
 }
+BY_FOLDER = {"model": "lenet", "epochs": 20, "batch_size": 32, "augment": True}
 BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
 RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "adagrad": 0.01, "sgd": 0.03}
 
@@ -64,6 +65,24 @@ def existing(text):
     return str(Path(text).resolve())
 
 
+def _named(text, known, wanted):
+    """A name that is known, or the whole path of what is there."""
+    file = text.rpartition(":")[0] or text
+    if text in known:
+        return text
+    if not Path(file).exists():
+        raise argparse.ArgumentTypeError(f"got {text}, want one of {', '.join(known)}, or {wanted}")
+    return str(Path(file).resolve()) + text[len(file) :]
+
+
+def data_named(text):
+    return _named(text, BY_DATA, "a folder with a subfolder of pictures for each class")
+
+
+def model_named(text):
+    return _named(text, models.MODELS, "FILE.py:FUNCTION")
+
+
 def _setting(help, default=MISSING, **how):
     """A field that is an option as well; how: what argparse takes."""
     return field(default=default, metadata={"help": help, **how})
@@ -73,9 +92,15 @@ def _setting(help, default=MISSING, **how):
 class Settings:
     """All that decides the result of a run, and where its data are."""
 
-    data: str = _setting("the data set; default mnist where it is on disk, else digits", choices=BY_DATA)
+    data: str = _setting(
+        f"{', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class; default mnist where it is on disk, else "
+        "digits",
+        type=data_named,
+        metavar="NAME",
+    )
     data_dir: str | None = _setting("the folder with the files of the data set", None, type=existing, metavar="FOLDER")
-    model: str = _setting("the network", choices=models.MODELS)
+    model: str = _setting(f"{', '.join(models.MODELS)}, or FILE.py:FUNCTION", type=model_named, metavar="NAME")
+    size: int | None = _setting("height and width to which pictures of a folder are resized; default 32", type=count)
     epochs: int = _setting("passes over the training images", type=count)
     batch_size: int = _setting("images in a batch", type=count)
     lr: float = _setting("the highest learning rate", RATES["adam"], type=positive)
@@ -83,7 +108,7 @@ class Settings:
     optimizer: str = _setting("sgd has Nesterov momentum 0.9", "adam", choices=OPTIMIZERS)
     schedule: str = _setting("how the learning rate changes after each update", "cosine", choices=SCHEDULES)
     weight_decay: float = _setting("", 0.0, type=not_negative)
-    augment: bool = _setting("shift images at random (CIFAR-10: flip too)", False)
+    augment: bool = _setting("shift images at random (CIFAR-10: flip; digits: turn, slant, thicken)", False)
     accumulate: int = _setting("batches to an update, as for one large batch", 1, type=count)
     clip: float | None = _setting("largest 2-norm of the gradient", None, type=positive)
     precision: str = _setting("of convolutions and products; float16 scales the loss", "float32", choices=PRECISIONS)
@@ -113,6 +138,8 @@ class Settings:
                 one.metadata["type"](value)
         if self.split != "random" and self.data != "digits":
             raise UsageError(f"--split {self.split} wants --data digits: only there the writers are known")
+        if self.size and self.data in BY_DATA:
+            raise UsageError(f"--size {self.size} wants a folder of pictures as --data: {self.data} has a size")
 
     @classmethod
     def of(cls, options, ranks=1):
@@ -123,11 +150,16 @@ class Settings:
             given["data"] = "mnist" if folder else "digits"
             note = f"MNIST was found in {folder}" if folder else "MNIST is not on disk (--data mnist downloads it)"
             note += f"; training on {given['data']}"
-        usual = {"optimizer": "adam", "shards": ranks} | BY_DATA[given["data"]]
+        usual = {"optimizer": "adam", "shards": ranks, "size": None} | BY_DATA.get(given["data"], BY_FOLDER)
         usual |= BY_MODEL.get(given.get("model", usual["model"]), {})
         if given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
             usual["lr"] = RATES[given["optimizer"]]
         return cls(**usual | given), note
+
+    @property
+    def title(self):
+        """The network and the data in words, without folders."""
+        return f"{Path(self.model).stem} on {Path(self.data).name}"
 
     def here(self, options):
         """These settings with what options say of this machine: the folder of the data, device and precision."""
@@ -135,21 +167,25 @@ class Settings:
         return replace(self, **{name: given[name] for name in ("data_dir", "device", "precision") if name in given})
 
     @property
-    def size(self):
+    def side(self):
         """Height and width of the images; digits are enlarged for networks that want so."""
-        return {"digits": models.MODELS[self.model].made_for or 8, "mnist": 28, "cifar10": 32}[self.data]
+        if self.data == "digits":
+            return models.architecture(self.model).made_for or 8
+        return {"mnist": 28, "cifar10": 32}.get(self.data, self.size or 32)
 
     def set_threads(self, threads):
         """Use so many for kernels. None: one on tiny images, a step on which costs more to share than that saves."""
-        if threads or self.size < 28:
+        if threads or self.side < 28:
             set_threads(threads or 1)
 
     def datasets(self, download=True):
         """(train, test)."""
         if self.data == "digits":
-            parts = data.digits(self.split, self.size)
-        else:
+            parts = data.digits(self.split, self.side)
+        elif self.data in BY_DATA:
             parts = getattr(data, self.data)(self.data_dir, download)
+        else:
+            parts = data.folder(self.data, self.side, self.seed)
         return parts if self.limit is None else tuple(part.subset(slice(self.limit)) for part in parts)
 
     def seeing(self, dataset):
@@ -160,10 +196,12 @@ class Settings:
     def transform(self, augment=False):
         """What is done to images on their way to the network; None if they are just scaled to 0..1."""
         steps = []
-        if augment:
-            steps.append(data.PadCrop(4 if self.data == "cifar10" else 2 if self.size >= 28 else 1))
+        if augment and self.data == "digits":
+            steps += [data.Affine(), data.Gamma()]
+        elif augment:
+            steps.append(data.PadCrop(4 if self.data == "cifar10" else max(1, self.side // 14)))
             steps += [data.Flip()] * (self.data == "cifar10")
-        if models.MODELS[self.model].normalised:
+        if models.architecture(self.model).normalised:
             steps.append(data.Normalize(self.mean, self.std))
         return data.Compose(steps) if steps else None
 

@@ -14,7 +14,7 @@ from ..profile import measure_step
 from ..report import Report
 from ..train import Histograms, History, evaluate, predict
 from ..train.precision import computing
-from .picture import prepared, read_picture
+from .picture import prepared, read_picture, save_pixels
 from .run import CONFIG, RESULT, Run
 
 __all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]
@@ -25,17 +25,20 @@ def run_evaluate(options):
     settings, model = _trained(options)
     _, test = settings.datasets(download=False)
     loss, accuracy = evaluate(model, settings.test_loader(test), precision=settings.precision)
-    print(f"checkpoint {options.checkpoint} of {options.run}: {settings.model} on {settings.data}")
+    print(f"checkpoint {options.checkpoint} of {options.run}: {settings.title}")
     print(f"test loss {loss:.4f}\ntest accuracy {100 * accuracy:.2f} %")
     return 0
 
 
 def run_predict(options):
-    """Say what a picture shows, and what was done to it."""
+    """Say what a picture shows and what was done to it; seen.png in the folder of the run is what the network saw."""
     picture = read_picture(options.image)
     settings, model = _trained(options)
     pixels, notes = prepared(picture, settings.data, settings.shape)
     print(f"picture: {options.image}; {'; '.join(notes) or 'not changed'}")
+    seen = Run(options.run).folder / "seen.png"
+    save_pixels(pixels, seen)
+    print(f"the network saw {seen}")
     network = _OfPixels(model, settings).eval()
     with no_grad(), computing(settings.precision):
         shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
@@ -62,7 +65,7 @@ class _OfPixels(nn.Module):
 
     def __init__(self, model, settings):
         self.model, scale, shift = model, np.full(1, 1 / 255), np.zeros(1)
-        if models.MODELS[settings.model].normalised:
+        if models.architecture(settings.model).normalised:
             scale, shift = 1 / (255 * np.array(settings.std)), -np.array(settings.mean) / np.array(settings.std)
         for name, numbers in (("scale", scale), ("shift", shift)):
             values = Tensor(numbers.astype(np.float32).reshape(1, -1, 1, 1))
@@ -113,7 +116,7 @@ def write_report(run, settings):
     if len(history) < settings.epochs:
         at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
         found["state"] = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
-    title, shown = f"{settings.model} on {settings.data}", (history, model, settings.shape, settings.classes)
+    title, shown = settings.title, (history, model, settings.shape, settings.classes)
     Report(title, *shown, **found).save(run.folder / "report.html")
     return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
 
