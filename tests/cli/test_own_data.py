@@ -34,7 +34,7 @@ def test_a_folder_of_pictures_and_a_network_in_a_file(name, tmp_path, monkeypatc
             pixels[..., channel] += 120
             Image.fromarray(pixels).save(f"pictures/{colour}/{k}.jpg")
     options = ["--data", "pictures", "--size", "8", "--model", f"network.py:{name}", "--no-report", "--out", "run"]
-    assert main(["train", *options, "--epochs", "4"]) == 0
+    assert main(["train", *options, "--epochs", "4", "--batch-size", "8"]) == 0
     assert "model: " in capsys.readouterr().out
     monkeypatch.chdir("pictures")  # the folder and the file are found from anywhere
     assert main(["predict", "../run", "blue/3.jpg"]) == 0
