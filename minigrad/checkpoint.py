@@ -5,7 +5,7 @@ checkpoint-7.safetensors
                     axes, filters as (out-channel, in-channel, height, width); the arrays of optimiser and schedule
     metadata        "format" and "version"
                     "state": everything that is no array, as JSON; {"__tensor__": name} stands where an array stood
-                    "sha256": the SHA-256 of the file without these 64 digits
+                    "sha256": the SHA-256 of this state and of all tensors, with their names, types and shapes
 
 A file is written under another name, flushed to the disk and renamed, so at any moment the folder holds whole
 checkpoints. The last two are kept: where the newest is damaged all the same, load() goes on from the one before, and
@@ -43,7 +43,6 @@ __all__ = [
 FORMAT, VERSION = "minigrad checkpoint", "2"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
-HASH = re.compile(rb'(?<="sha256":")[0-9a-f]{64}(?=")')
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
@@ -101,7 +100,7 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
         state |= {"extra": extra, "versions": versions(), "optimizer_kind": getattr(optimizer, "name", None)}
         world = getattr(model, "world", None) if world is None else world
         if world is None or world.rank == 0:
-            content = _sealed(tensors, json.dumps(state))
+            content = _packed(tensors, json.dumps(state))
             folder.mkdir(parents=True, exist_ok=True)
             write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
             _clean(folder, keep)
@@ -122,36 +121,32 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
     path, content = _chosen(folder, number) if world is None else _chosen_by_rank_0(world, folder, number)
     with _failing("load", path.decode()):
-        tensors = _arrays(content)
+        tensors, text = _unpacked(content)
         decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
-        state = json.loads(_metadata(content)["state"], object_hook=decoded)
+        state = json.loads(text, object_hook=decoded)
         extra = state["extra"]
         _give(parts, state)
         return extra
 
 
 def _chosen(folder, number):
-    """(path, content), as bytes, of the checkpoint of a number, or of the newest that is whole."""
+    """(path, content) of the checkpoint of a number, or of the newest that is whole, as bytes."""
     if number is None:
-        number, content, damage = _newest(folder)
+        number, damage = find(folder)
         if damage:
             warnings.warn(damage, CheckpointWarning, stacklevel=3)
-    elif number in numbers(folder):
-        content = _read(folder, number)
-    else:
-        raise CheckpointError(f"checkpoint.load: number is {number!r}, wanted one of {numbers(folder)} in {folder}")
-    return str(path_of(folder, number)).encode(), content
+    return str(path_of(folder, number)).encode(), _read(folder, number)
 
 
 def _chosen_by_rank_0(world, folder, number):
     """What _chosen gives on rank 0, its error too, on all ranks."""
-    found = b"", b"", b""
+    path, content, refused = b"", b"", b""
     if world.rank == 0:
         try:
-            found = *_chosen(folder, number), b""
+            path, content = _chosen(folder, number)
         except CheckpointError as error:
-            found = b"", b"", str(error).encode()
-    path, content, refused = map(world.broadcast_bytes, found)
+            refused = str(error).encode()
+    path, content, refused = map(world.broadcast_bytes, (path, content, refused))
     if refused:
         raise CheckpointError(refused.decode())
     return path, content
@@ -194,16 +189,11 @@ def find(folder):
 
     Errors  CheckpointError if there is none
     """
-    number, _, damage = _newest(folder)
-    return number, damage
-
-
-def _newest(folder):
-    """(number, content, what is wrong with the one after it) of the newest whole checkpoint."""
     damage = []
     for number in reversed(numbers(folder)):
         try:
-            return number, _read(folder, number), f"{damage[0]}; going on from the one before" if damage else None
+            _read(folder, number)
+            return number, f"{damage[0]}; going on from the one before" if damage else None
         except CheckpointError as error:
             damage.append(error)
     if damage:
@@ -219,9 +209,12 @@ def _newest(folder):
 
 def weights_hash(model):
     """SHA-256 over the names, shapes, types and elements (in C order) of all parameters and persistent buffers."""
-    digest = hashlib.sha256()
-    for name, tensor in model.state_dict().items():
-        array = _host(tensor)
+    return _hash({name: _host(tensor) for name, tensor in model.state_dict().items()})
+
+
+def _hash(arrays, text=""):
+    digest = hashlib.sha256(text.encode())
+    for name, array in arrays.items():
         digest.update(f"{name} {array.dtype.str} {array.shape}\n".encode() + array.tobytes())
     return digest.hexdigest()
 
@@ -276,29 +269,24 @@ def path_of(folder, number):
     return Path(folder) / f"checkpoint-{number}.safetensors"
 
 
-def _sealed(tensors, state):
+def _packed(tensors, state):
     """The bytes of a checkpoint."""
     from safetensors.numpy import save as packed
 
-    content = packed(tensors, {"format": FORMAT, "version": VERSION, "state": state, "sha256": "0" * 64})
-    end = _end(content)
-    return HASH.sub(_digest(content).encode(), content[:end]) + content[end:]
+    tensors = dict(sorted(tensors.items()))
+    return packed(tensors, {"format": FORMAT, "version": VERSION, "state": state, "sha256": _hash(tensors, state)})
 
 
-def _end(content):
-    """Where the header of a safetensors file ends, whose first 8 bytes say how long it is."""
-    return 8 + int.from_bytes(content[:8], "little")
-
-
-def _digest(content):
-    end = _end(content)
-    digest = hashlib.sha256(HASH.sub(b"", content[:end]))
-    digest.update(memoryview(content)[end:])
-    return digest.hexdigest()
-
-
-def _metadata(content):
-    return json.loads(content[8 : _end(content)])["__metadata__"]
+def _unpacked(content):
+    """({name: array}, state) of the bytes of a checkpoint. Errors: an exception if it is damaged, or another version"""
+    tensors = dict(sorted(_arrays(content).items()))
+    about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    if (about["format"], about["version"]) != (FORMAT, VERSION):
+        wanted = f"this release reads version {VERSION} of a {FORMAT}"
+        raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}")
+    if about["sha256"] != _hash(tensors, about["state"]):
+        raise ValueError("it is damaged: what it holds does not have the SHA-256 that it states")
+    return tensors, about["state"]
 
 
 def _read(folder, number):
@@ -306,13 +294,7 @@ def _read(folder, number):
     path = path_of(folder, number)
     with _failing("load", path):
         content = path.read_bytes()
-        found = HASH.search(content[: _end(content)])
-        if found is None or found[0].decode() != _digest(content):
-            raise ValueError("it is damaged: what it holds does not have the SHA-256 that it states")
-        about = _metadata(content)
-        if (about["format"], about["version"]) != (FORMAT, VERSION):
-            wanted = f"this release reads version {VERSION} of a {FORMAT}"
-            raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}")
+        _unpacked(content)
         return content
 
 
@@ -387,7 +369,11 @@ def load_weights(path, prefix=""):
         hint = "what torch.save writes can run code: write it anew by safetensors.torch.save_file(state_dict, ...)"
         raise WeightsError(f"load_weights: {path} ends in {path.suffix!r}, wanted .safetensors or .npz; {hint}")
     try:
-        arrays = _arrays(path.read_bytes()) if path.suffix == ".safetensors" else _of_npz(path)
+        if path.suffix == ".safetensors":
+            arrays = _arrays(path.read_bytes())
+        else:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = dict(file)
         arrays = {name: Tensor(array) for name, array in arrays.items()}
     except Exception as error:  # zipfile, zlib, NumPy and safetensors share no class of errors
         raise WeightsError(f"load_weights: {path} cannot be read as {path.suffix}: {error}") from error
@@ -398,8 +384,3 @@ def load_weights(path, prefix=""):
         some = ", ".join([*list(arrays)[:5], *["..."] * (len(arrays) > 5)]) or "no names at all"
         raise WeightsError(f"load_weights: {path} has no name that begins with {prefix!r}, but {some}")
     return chosen
-
-
-def _of_npz(path):
-    with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}

@@ -1,8 +1,6 @@
 """The arguments of the command, as one table of commands and one of options."""
 
 import argparse
-import difflib
-import os
 from pathlib import Path
 
 from .. import __version__, models
@@ -38,20 +36,6 @@ COMMANDS = {  # name: (its module, examples, what it does, its options; those af
 }
 
 
-def writable(text):
-    """A folder that can be written, or made."""
-    present = next(place for place in (Path(text), *Path(text).absolute().parents) if place.exists())
-    if not present.is_dir() or not os.access(present, os.W_OK | os.X_OK):
-        raise argparse.ArgumentTypeError(f"{text} cannot be made: {present} is not a folder that can be written")
-    return text
-
-
-def file_to_write(text):
-    if Path(text).is_dir() or not Path(text).parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} cannot be written: want a file in a folder that is there")
-    return Path(text)
-
-
 OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "run": dict(metavar="RUN", help="the folder of a run"),
     "image": dict(metavar="IMAGE.png", help="a picture of one digit or object"),
@@ -61,7 +45,7 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "ptx": dict(metavar="FILE.ptx", help="a file of PTX with one kernel"),
     "-n": dict(type=count, dest="ranks", metavar="N", help="ranks; default as many as --hosts have room for"),
     "--arch": dict(nargs="+", default=(), metavar="SM", help="such as sm_90; default those of each kernel"),
-    "--args": dict(metavar="FILE.json", help='[64, "x.npy", {"shape": [64], "dtype": "float32", "fill": 0}, ...]'),
+    "--args": dict(nargs="+", default=(), metavar="ARG", help="such as 64 0.5 x.npy; float32[8,3] is empty memory"),
     "--block": dict(nargs="+", type=count, default=[32], metavar="N", help="threads of a block; default 32"),
     "--check": dict(action="store_true", help="kernels: with the manifest; info: a device (cuda) with the CPU"),
     "--checkpoint": dict(choices=("last", "best"), default="last", help="default last"),
@@ -69,12 +53,12 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--grace": dict(type=not_negative, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
     "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
-    "--logs": dict(type=writable, metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
+    "--logs": dict(metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
     "--max-restarts": dict(type=natural, default=3, metavar="N", help="after failures; default 3"),
     "--min-ranks": dict(type=count, metavar="N", help="go on with so few where a host is gone; default wait for it"),
     "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
-    "--onnx": dict(type=file_to_write, required=True, metavar="FILE", help="the file to write"),
-    "--out": dict(type=writable, metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
+    "--onnx": dict(type=Path, required=True, metavar="FILE", help="the file to write"),
+    "--out": dict(metavar="FOLDER", help="the folder to write; default runs/DATE-TIME-DATA-MODEL"),
     "--page": dict(action="store_true", help="the whole sheet as Markdown: examples/docs/math.md"),
     "--resume": dict(metavar="RUN", help="go on with the run in this folder, with its own options"),
     "--save-every": dict(type=count, metavar="N", help="a checkpoint after so many updates too; default after epochs"),
@@ -87,28 +71,12 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
 }
 
 
-class Parser(argparse.ArgumentParser):
-    """Refuses in one line, and takes no option by the beginning of its name."""
-
-    def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message}\n")
-
-    def parse_known_args(self, args=None, namespace=None):
-        """Here and not in parse_args, so that the command whose option it is not refuses it."""
-        options, rest = super().parse_known_args(args, namespace)
-        if rest:
-            near = difflib.get_close_matches(rest[0], self._option_string_actions, n=1, cutoff=0.7)
-            hint = f"did you mean {near[0]}?" if near else f"{self.prog} --help lists what there is"
-            self.error(f"unrecognized arguments: {' '.join(rest)}; {hint}")
-        return options, rest
-
-
 def parser():
     """The parser of all commands; a command's module is imported when it runs, so that --help is quick."""
     raw = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
     lines = [f"  {f'minigrad {name} {examples[0]}':<41}{what}" for name, (_, examples, what, _) in COMMANDS.items()]
     about = "Train small convolutional networks. `minigrad COMMAND --help` lists options.\n\n" + "\n".join(lines)
-    top = Parser(prog="minigrad", usage="minigrad COMMAND ...", description=about, **raw)
+    top = argparse.ArgumentParser(prog="minigrad", usage="minigrad COMMAND ...", description=about, **raw)
     top.add_argument("--version", action="version", version=f"minigrad {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", help=argparse.SUPPRESS)
     for name, (module, examples, what, words) in COMMANDS.items():

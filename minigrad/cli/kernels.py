@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import multiprocessing
 import platform
 from concurrent.futures import ProcessPoolExecutor
@@ -105,14 +104,8 @@ def _manifest(names, options):
 
 
 def run_interpret(options):
-    """Run a kernel from a file of PTX; print what it wrote, what it cost and its faults; exit code 1 if there are any.
-
-    The arguments are a JSON file: a list of what the parameters get, in order. A number is itself, a text is the name
-    of an .npy file; {"shape": [64, 64], "dtype": "float32"} is memory that nobody wrote, with "fill" also a number
-    or "random", for numbers of the normal distribution.
-    """
-    values = json.loads(Path(options.args).read_text(encoding="utf-8")) if options.args else []
-    arguments = [_argument(number, value) for number, value in enumerate(values)]
+    """Run a kernel from a file of PTX; print what it wrote, what it cost, and its faults, with exit code 1 if any."""
+    arguments = [_argument(word) for word in options.args]
     text, sizes = Path(options.ptx).read_text(encoding="utf-8"), (tuple(options.grid), tuple(options.block))
     report = interpreter.interpret(text, *sizes, arguments, options.shared)
     for name, array in report.outputs.items():
@@ -121,17 +114,14 @@ def run_interpret(options):
     return 1 if report.faults else 0
 
 
-def _argument(number, value):
-    if isinstance(value, int | float):
-        return value
+def _argument(word):
+    """A number; the array in a file x.npy; memory that nobody wrote, as float32[8,3] says."""
     try:
-        if isinstance(value, str):
-            return interpreter.array(np.load(value))
-        array = interpreter.empty(value["shape"], value.get("dtype", "float32"))
-        fill = value.get("fill")
-        if fill is not None:
-            array[...] = np.random.default_rng(number).standard_normal(array.shape) if fill == "random" else fill
-        return array
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        message = f"--args: argument {number} is {value!r}: {error}; wants a number, a file or a shape"
-        raise UsageError(message) from error
+        if word.endswith(".npy"):
+            return interpreter.array(np.load(word))
+        dtype, bracket, shape = word.removesuffix("]").partition("[")
+        if bracket:
+            return interpreter.empty([int(size) for size in shape.split(",")], dtype)
+        return int(word) if word.lstrip("-").isdigit() else float(word)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"--args: got {word}, want a number, a file x.npy, or memory such as float32[8,3]") from error

@@ -5,9 +5,9 @@ import time
 import numpy as np
 
 from .. import Tensor, device, manual_seed, models, optim, parallel
-from ..graph import capture
 from ..nn import functional as F
 from ..parallel.local import LocalTransport
+from ..train import Trainer
 
 __all__ = ["checked"]
 
@@ -30,23 +30,14 @@ def _op(function, *shapes):
 
 
 def _steps(there):
-    """Losses of the first steps of a small network, and its weights: on a GPU two eager, one recorded, two replayed."""
+    """Loss of the first steps of a small network, and its weights: on a GPU two eager, one recorded, two replayed."""
     manual_seed(0)
     model = models.build("digits-cnn", (1, 8, 8)).to(there)
-    optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-
-    @capture
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
+    trainer = Trainer(model, optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
     x = np.random.default_rng(0).standard_normal((len(LABELS), 1, 8, 8), dtype=np.float32)
-    x, y = Tensor(x).to(there), Tensor(LABELS).to(there)
-    losses = [step(x, y).item() for _ in range(5)]
-    return [Tensor(losses), *(parameter.detach() for parameter in model.parameters())]
+    for _ in range(5):
+        trainer.update((Tensor(x), Tensor(LABELS)))
+    return [Tensor(trainer.history.running.loss), *(parameter.detach() for parameter in model.parameters())]
 
 
 def _collective(there):

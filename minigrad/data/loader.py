@@ -18,14 +18,24 @@ from ..core.check import function_of, integer_of
 from ..core.tensor import Tensor
 from .dataset import Dataset, random_generator
 from .resident import resident
-from .shards import Shards
 from .transforms import rows_of
 
-__all__ = ["Loader"]
+__all__ = ["Loader", "Shards"]
 
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
 PREFETCH = "minigrad-prefetch"
 STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch
+
+
+class Shards(list):
+    """What one of several ranks takes of a batch: a tuple for each shard of its own, None for one without images.
+
+    total   images in all shards of all ranks
+    """
+
+    def __init__(self, parts, total):
+        super().__init__(parts)
+        self.total = total
 
 
 class Loader:
@@ -104,20 +114,14 @@ class Loader:
 
         load_state_dict(state_dict() | {"epoch": n, "position": 0}) goes to the start of epoch n.
 
-        Errors  ShapeError if the state is malformed; StateError if it stands inside an epoch that other
-                images, batch size or order would continue. Either leaves the loader as it was.
+        Errors  StateError if it stands inside an epoch that other images, batch size or order would continue; the
+                loader is then as it was
         """
-        own = self.state_dict()
-        if not isinstance(state, dict) or state.keys() != own.keys():
-            raise ShapeError(f"load_state_dict: state is {state!r}, wanted a dict of {', '.join(own)}")
-        seed, epoch, position = (integer_of("load_state_dict", name, state[name], 0) for name in STANDS)
-        for name in own:
-            if position and name not in STANDS and state[name] != own[name]:
-                raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own[name]} to go on in the epoch")
-        if position > len(self):
-            raise ShapeError(f"load_state_dict: position is {position}, an epoch has {len(self)} batches")
-        self.seed = seed
-        self._begin(epoch, position)
+        for name, own in self.state_dict().items():
+            if state["position"] and name not in STANDS and state[name] != own:
+                raise StateError(f"load_state_dict: {name} was {state[name]}, wanted {own} to go on in the epoch")
+        self.seed = state["seed"]
+        self._begin(state["epoch"], state["position"])
 
     def _begin(self, epoch, position=0):
         """Have the next iteration go on there."""

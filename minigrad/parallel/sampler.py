@@ -9,7 +9,7 @@ Source  Li and others 2023, "EasyScale: accuracy-consistent elastic training for
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from ..data.shards import Shards
+from ..data.loader import Shards
 
 __all__ = ["ShardSampler", "Shards"]
 

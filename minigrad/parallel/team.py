@@ -7,7 +7,7 @@ from minigrad_kernels.errors import ShapeError, StateError
 
 from .. import device
 from ..core.tensor import Tensor
-from ..data.shards import Shards
+from ..data.loader import Shards
 from ..device import random
 from ..train.team import Alone
 

@@ -1,12 +1,12 @@
 """What hangs on the training loop: callbacks, among them progress on a terminal, histograms and TensorBoard."""
 
+import importlib.util
 import os
 import signal
 import sys
 import threading
 import time
-import warnings
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import numpy as np
 
@@ -160,14 +160,8 @@ class Histograms(Callback):
         return {name: list(rows) for name, rows in self.records.items()}
 
     def load_state_dict(self, state):
-        """Go on from what state_dict() gave. Errors: ValueError if it is malformed"""
-        try:
-            rows = [row for rows in state.values() for row in rows]
-            if {len(row) for row in rows} - {4} or {len(edges) for _, edges, *_ in rows} - {2}:
-                raise TypeError
-            self.records = {name: list(rows) for name, rows in state.items()}
-        except (AttributeError, TypeError, ValueError) as error:
-            raise ShapeError("Histograms: state is malformed, wanted what Histograms.state_dict() gives") from error
+        """Go on from what state_dict() gave."""
+        self.records = {name: list(rows) for name, rows in state.items()}
 
 
 def _largest(values):
@@ -186,8 +180,8 @@ def _counts(values, edges):
 class TensorBoard(Callback):
     """A callback that writes what `tensorboard --logdir FOLDER` shows.
 
-    By the RecordWriter of tensorboardX and not its SummaryWriter. That one writes in a thread of its own, behind a
-    queue: where the disk is full the thread ends, and the training would wait for room in the queue for ever.
+    By the EventsWriter of tensorboardX and not its SummaryWriter, which writes in a thread of its own, behind a queue:
+    where the disk is full that thread ends, and the training would wait for room in the queue for ever.
 
     folder      where the event files go; one of an earlier call of fit may lie there
     optimizer   its rate is written after each update, if it is given
@@ -195,56 +189,37 @@ class TensorBoard(Callback):
     The step of a figure is the number of updates so far. After each update: step/loss, the mean over the images of the
     update, and step/lr. After each epoch: loss/train, loss/test, accuracy/train and accuracy/test (fractions of 1), as
     far as the row of the history has them. Where a run goes on from an earlier checkpoint, the figures that it had
-    written for later steps are marked as gone. How weights and gradients are distributed is in report.html. Where the
-    file cannot be written, as on a full disk, a warning says so, no more is written, and the training goes on.
+    written for later steps are marked as gone. How weights and gradients are distributed is in report.html.
 
-    Errors  RuntimeError where tensorboardX is not installed
+    Errors  RuntimeError where tensorboardX is not installed; OSError where the file cannot be written, as on a full
+            disk, which ends the training
     """
 
     def __init__(self, folder, optimizer=None):
         self.check_installed()
-        self.folder, self.optimizer, self.writer = folder, optimizer, None
+        self.folder, self.optimizer, self.writer = str(folder), optimizer, None
 
     @staticmethod
     def check_installed():
         """Errors: RuntimeError where tensorboardX is not installed, with the command that does."""
-        from importlib.util import find_spec
-
-        if find_spec("tensorboardX") is None:
+        if importlib.util.find_spec("tensorboardX") is None:
             raise StateError('TensorBoard: tensorboardX is not installed; pip install -e ".[tensorboard]"')
 
-    @contextmanager
-    def _giving_up(self):
-        """Inside, a disk that fails ends the writing."""
-        try:
-            yield
-        except OSError as error:
-            self.on_end(None)
-            said = f"TensorBoard: {self.folder} cannot be written: {error}; the training goes on without"
-            warnings.warn(said, stacklevel=2)
-
-    def _write(self, step, *events):
+    def _write(self, step, figures=None, **event):
         from tensorboardX.proto.event_pb2 import Event
 
-        with self._giving_up():
-            for event in events if self.writer else ():
-                self.writer.write(Event(step=step, wall_time=time.time(), **event).SerializeToString())
-                self.writer.flush()
-
-    def _scalars(self, step, figures):
-        """An event for each figure."""
-        self._write(step, *({"summary": {"value": [{"tag": t, "simple_value": x}]}} for t, x in figures.items()))
+        if figures is not None:
+            event["summary"] = {"value": [{"tag": tag, "simple_value": value} for tag, value in figures.items()]}
+        self.writer.write_event(Event(step=step, wall_time=time.time(), **event))
+        self.writer.flush()
 
     def on_start(self, history):
-        from tensorboardX.record_writer import RecordWriter
+        from tensorboardX.event_file_writer import EventsWriter
 
         self.before = history.running.loss, history.running.images  # when a figure was written last
-        step, start = history.steps + 1, {"session_log": {"status": "START"}}  # what was written of later steps is gone
-        with self._giving_up():
-            os.makedirs(self.folder, exist_ok=True)
-            name = f"events.out.tfevents.{time.time():.0f}.{os.getpid()}.{step}"
-            self.writer = RecordWriter(os.path.join(self.folder, name))
-        self._write(step, {"file_version": "brain.Event:2"}, start)
+        os.makedirs(self.folder, exist_ok=True)
+        self.writer = EventsWriter(os.path.join(self.folder, "events"), f".{os.getpid()}.{history.steps}")
+        self._write(history.steps + 1, session_log={"status": "START"})  # what was written of later steps is gone
 
     def on_step(self, history):
         (loss, images), running = self.before, history.running
@@ -252,15 +227,13 @@ class TensorBoard(Callback):
         figures = {"step/loss": (running.loss - loss) / (running.images - images)}
         if self.optimizer is not None:
             figures["step/lr"] = self.optimizer.param_groups[0]["lr"]
-        self._scalars(history.steps, figures)
+        self._write(history.steps, figures)
 
     def on_epoch(self, history):
         self.before = 0.0, 0
-        figures = {tag: history[-1][name] for name, tag in TAGS.items() if history[-1].get(name) is not None}
-        self._scalars(history.steps, figures)
+        row = history[-1]
+        self._write(history.steps, {tag: row[name] for name, tag in TAGS.items() if row.get(name) is not None})
 
     def on_end(self, history):
-        writer, self.writer = self.writer, None
-        with suppress(OSError):
-            if writer is not None:
-                writer.close()
+        if self.writer is not None:
+            self.writer.close()

@@ -6,7 +6,7 @@ from minigrad_kernels.errors import KindError, OutOfMemory, ShapeError, StateErr
 
 from ..core.tensor import Tensor
 from ..data import Dataset
-from ..data.shards import Shards
+from ..data.loader import Shards
 from ..graph import CaptureError
 from ..nn import Module
 

@@ -16,18 +16,7 @@ from .checks import check_model, checked, explained
 from .precision import computing
 from .team import team_of
 
-__all__ = [
-    "confusion_matrix",
-    "counted",
-    "evaluate",
-    "evaluated",
-    "evaluation",
-    "figures",
-    "made",
-    "on_device",
-    "predict",
-    "right",
-]
+__all__ = ["confusion_matrix", "evaluate", "predict"]
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):

@@ -8,7 +8,7 @@ from minigrad_kernels.errors import StateError
 
 from .. import device
 from ..core.tape import write
-from ..data.shards import Shards
+from ..data.loader import Shards
 from .team import module_of
 
 __all__ = ["NotFinite", "check_losses", "marked", "not_finite"]

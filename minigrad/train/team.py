@@ -4,7 +4,7 @@ import contextlib
 
 from minigrad_kernels.errors import ShapeError
 
-from ..data.shards import Shards
+from ..data.loader import Shards
 
 __all__ = ["Alone", "module_of", "team_of"]
 

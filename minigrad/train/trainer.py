@@ -19,7 +19,7 @@ from ..core.check import flag_of, function_of, number_of
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
-from ..data.shards import Shards
+from ..data.loader import Shards
 from ..graph import capture
 from ..optim import Optimizer
 from ..optim.clip import clip_scale
@@ -84,11 +84,16 @@ class Trainer:
         # On a GPU, updates and measures are launches of graphs.
         self.graphs = not flag_of("fit", "eager", eager) and on_gpu
         self._figures = functools.partial(figures, model, self.loss)
-        self._replayed = None
         if self.graphs:
             self._figures = capture(self._figures, device=parameter.device)
-            self._replayed = Replayed(self)
-            self.history.settle = lambda: self._replayed.settle()  # which keeps this alive until history.close()
+            # By a proxy, as a cycle of references would keep the graph, and what it needs, after the training.
+            step = functools.partial(Trainer._captured, weakref.proxy(self))
+            self._graph, self._place = capture(step, device=parameter.device), device.place(parameter.device)
+            self._lost = Tensor(device.zeros((1,), "float64", like=parameter.array))  # 1 once a loss was not finite
+            # (step, images before it, those of this rank's batches, what takes all back, what comes), oldest first
+            self._coming: deque = deque()
+            self._ahead = 0 if self.team.several or self.scaler.is_enabled() else AHEAD
+            self.history.settle = self._settle  # which keeps this alive until history.close()
 
     def update(self, *batches):
         """One update: the one of the large batch that the batches would be together.
@@ -100,7 +105,7 @@ class Trainer:
         if self.back is None or step % EVERY == 0:
             self.back = marked(self.model)
         with explained("fit", max(images)):
-            went_on = (self._replayed or self._update)(batches, step)
+            went_on = (self._replayed if self.graphs else self._computed)(batches, step)
         if not went_on:
             history.latest.skipped += 1
             if self.scaler.get_scale() < SMALLEST:
@@ -124,23 +129,27 @@ class Trainer:
 
     # ---- parts of an update ------------------------------------------------------------------------------------------
 
-    def _update(self, batches, step):
-        """Whether the update was made; False if it was left out, as a gradient was not finite for want of range."""
+    def _computed(self, batches, step):
+        """Whether the update was made; False if it was left out, as a gradient was not finite for want of range.
+
+        The host looks at the losses before the optimiser steps. On a CPU that costs nothing, and what a graph does
+        instead, to judge them where they are, costs a tenth of a step.
+        """
         self.optimizer.zero_grad()
         try:
             with self.computing():
-                passed = [(loss.item() * count, int(hits.item()), count) for loss, hits, count in self.passes(batches)]
+                passed = [(loss.item() * count, int(hits.item()), count) for loss, hits, count in self._passes(batches)]
             rows = self.team.gathered(passed)
             check_losses(rows, step, self.history, self.model, batches)
         except MinigradError:
             self.optimizer.zero_grad()
             self.back()
             raise
-        self.apply()
-        self.enter(rows)
+        self._apply()
+        self._enter(rows)
         return not (self.scaler.is_enabled() and self.scaler.skipped())
 
-    def passes(self, batches):
+    def _passes(self, batches):
         """Compute the gradients of an update; gives (loss, right answers, images) of each of this rank's batches."""
         total = sum(self.team.images(batches))
         for part in self.team.parts(batches):
@@ -156,7 +165,7 @@ class Trainer:
                     self.scaler.scale(loss if share == 1 else loss * share).backward()
                 yield loss, correct, len(labels)
 
-    def apply(self, lost=None):
+    def _apply(self, lost=None):
         """Clip and update where the parameters are, without waiting; gives what says there whether it was left out.
 
         lost    a flag (1,) there: where it is not 0, nothing is changed
@@ -170,108 +179,83 @@ class Trainer:
         self.optimizer.step(**options, **({} if lost is None else {"found_inf": lost}))
         return lost
 
-    def enter(self, rows):
+    def _enter(self, rows):
         """Add rows (sum of losses, right answers, images) of an update to the figures of the epoch."""
         self.history.latest.loss += math.fsum(loss for loss, _, _ in rows)
         self.history.latest.correct += int(sum(hits for _, hits, _ in rows))
 
+    # ---- updates by graphs -------------------------------------------------------------------------------------------
+    #
+    # The GPU is told to do an update; its figures enter into history.running as they come. An update whose loss is not
+    # finite changes no weights, and neither do those after it, which the GPU was told to do before the host knew. Where
+    # ranks compare their figures, or a scale of the loss decides whether a schedule goes on, the host waits for each.
 
-class Replayed:
-    """Called with the batches of an update, it tells the GPU to do it; figures enter into history.running as they come.
-
-    An update whose loss is not finite changes no weights, and neither do those after it, which the GPU was told to do
-    before the host knew. Where ranks compare their figures, or a scale of the loss decides whether a schedule goes on,
-    the host waits for each update.
-    """
-
-    def __init__(self, trainer):
-        # By proxies, as a cycle of references would keep the graphs, and what they need, after the training.
-        self.trainer, self.history = weakref.proxy(trainer), trainer.history
-        parameter = next(trainer.model.parameters())
-        self.place = device.place(parameter.device)
-        self.lost = Tensor(device.zeros((1,), "float64", like=parameter.array))  # 1 once a loss was not finite
-        # (step, images before it, those of this rank's batches, what takes all back, what comes), the oldest first
-        self.coming: deque = deque()
-        self.ahead = 0 if trainer.team.several or trainer.scaler.is_enabled() else AHEAD
-        self.step = capture(functools.partial(Replayed._step, weakref.proxy(self)), device=parameter.device)
-
-    # ---- on the GPU --------------------------------------------------------------------------------------------------
-
-    def _step(self, batches, totals):
+    def _captured(self, batches, totals):
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
-        trainer = self.trainer
-        trainer.optimizer.zero_grad()
+        self.optimizer.zero_grad()
         both = zip(batches, totals, strict=True)
         batches = [made(batch) if total is None else Shards(batch, total) for batch, total in both]
-        with trainer.computing():
-            found = list(trainer.passes(batches))
+        with self.computing():
+            found = list(self._passes(batches))
         with no_grad():
             losses = ops.stack([loss.detach().double() for loss, _, _ in found])
             correct = ops.stack([right.double() for _, right, _ in found])
             bad = ops.logical_not(ops.isfinite(losses).all()).double().reshape(1)
-            bad = ops.maximum(self.lost, trainer.team.any(bad))
-            device.assign(write(self.lost), bad.array)
-            left_out = trainer.apply(self.lost.detach())
+            bad = ops.maximum(self._lost, self.team.any(bad))
+            device.assign(write(self._lost), bad.array)
+            left_out = self._apply(self._lost.detach())
             rows = ops.stack([losses, correct], 1)
-            last = ops.stack([left_out.double().reshape((1,)), 0 * self.lost.detach()], 1)
+            last = ops.stack([left_out.double().reshape((1,)), 0 * self._lost.detach()], 1)
             return ops.cat([rows, last]), tuple([count for _, _, count in found])
 
-    # ---- on the host -------------------------------------------------------------------------------------------------
-
-    def __call__(self, batches, number):
+    def _replayed(self, batches, step):
         """Whether the update before was made, as far as is known."""
-        trainer, running = self.trainer, self.history.latest
-        rows, counts = self.step(*self._plain(batches))
-        backs = [trainer.back] if trainer.schedule is None else [trainer.back, trainer.schedule.mark()]
-        self.coming.append((number, running.images, counts, backs, self.place.fetched(rows.array)))
-        running.pending += sum(trainer.team.images(batches))
+        running, plain, totals = self.history.latest, [], []
+        for batch in batches:  # as tuples of Tensors on the GPU, and images of all ranks in each where it is cut
+            cut = isinstance(batch, Shards)
+            pairs = [part and on_device(part, self.model) for part in (batch if cut else [batch])]
+            plain.append(tuple(pairs) if cut else pairs[0])
+            totals.append(batch.total if cut else None)
+        rows, counts = self._graph(tuple(plain), tuple(totals))
+        backs = [self.back] if self.schedule is None else [self.back, self.schedule.mark()]
+        self._coming.append((step, running.images, counts, backs, self._place.fetched(rows.array)))
+        running.pending += sum(self.team.images(batches))
         went_on = True
-        while self.coming and (len(self.coming) > self.ahead or self.coming[0][-1].done):
+        while self._coming and (len(self._coming) > self._ahead or self._coming[0][-1].done):
             went_on = self._arrive()
         return went_on
 
-    def settle(self):
+    def _settle(self):
         """Wait for all figures."""
         before = time.perf_counter()
-        while self.coming:
+        while self._coming:
             self._arrive()
-        running = self.history.latest
-        if running.timed_images:
-            running.seconds += time.perf_counter() - before
-
-    def _plain(self, batches):
-        """(batches as tuples of Tensors on the GPU, images of all ranks in each where it is cut, else None)."""
-        plain, totals = [], []
-        for batch in batches:
-            cut = isinstance(batch, Shards)
-            pairs = [part and on_device(part, self.trainer.model) for part in (batch if cut else [batch])]
-            plain.append(tuple(pairs) if cut else pairs[0])
-            totals.append(batch.total if cut else None)
-        return tuple(plain), tuple(totals)
+        if self.history.latest.timed_images:
+            self.history.latest.seconds += time.perf_counter() - before
 
     def _arrive(self):
         """Take over the figures of the oldest update; whether it was made."""
-        number, images, counts, backs, coming = self.coming.popleft()
+        step, images, counts, backs, coming = self._coming.popleft()
         *rows, (left_out, _) = coming.value().tolist()
         rows = [(loss * count, right, count) for (loss, right), count in zip(rows, counts, strict=True)]
-        rows = self.trainer.team.gathered(rows)
+        rows = self.team.gathered(rows)
         try:
-            check_losses(rows, number, self.history, self.trainer.model)
+            check_losses(rows, step, self.history, self.model)
         except StateError:
-            self._go_back(number, images, backs)
+            self._go_back(step, images, backs)
             raise
-        self.trainer.enter(rows)
+        self._enter(rows)
         self.history.latest.pending -= sum(count for _, _, count in rows)
         return not left_out
 
-    def _go_back(self, number, images, backs):
-        """Leave everything as it was before the update of that number, which the GPU has not made."""
-        running, trainer = self.history.latest, self.trainer
+    def _go_back(self, step, images, backs):
+        """Leave everything as it was before this update, which the GPU has not made."""
+        running = self.history.latest
         running.images, running.pending, running.trained = images, 0, False
-        self.history.steps, trainer.back = number - 1, None
-        self.coming.clear()
+        self.history.steps, self.back = step - 1, None
+        self._coming.clear()
         for back in backs:
             back()
-        device.fill(write(self.lost), 0)
-        trainer.optimizer.zero_grad()
-        trainer.optimizer.settle()
+        device.fill(write(self._lost), 0)
+        self.optimizer.zero_grad()
+        self.optimizer.settle()

@@ -206,7 +206,7 @@ def test_what_is_no_tensor_or_no_name_is_refused():
 # ---- in notebooks ------------------------------------------------------------------------------------------------
 
 
-def test_a_notebook_shows_modules_and_histories_in_short():
+def test_a_notebook_shows_modules_and_histories():
     from minigrad.train import History
 
     text = models.build("lenet", (1, 28, 28))._repr_html_()
@@ -219,7 +219,6 @@ def test_a_notebook_shows_modules_and_histories_in_short():
 
     assert "&lt;script&gt;" in Named()._repr_html_() and "<script>" not in Named()._repr_html_()
 
-    history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": 0} for epoch in range(1, 101)])._repr_html_()
-    rows = ElementTree.fromstring(history).findall("tr")[1:]
-    assert [row[0].text for row in rows] == [*map(str, range(1, 11)), "...", *map(str, range(91, 101))]
-    assert "&lt;b&gt;" in history
+    history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": None} for epoch in (1, 2, 3)])._repr_html_()
+    rows = [[cell.text for cell in row] for row in ElementTree.fromstring(history).findall("tr")]
+    assert rows[0] == ["epoch", "loss", "<b>"] and rows[3] == ["3", "0.33333", "None"]

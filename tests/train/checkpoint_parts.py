@@ -1,10 +1,9 @@
-"""What the tests of checkpoints save: a small network with what trains it."""
+"""What the tests of checkpoints save: a small network with all that trains it; and the files that come of it."""
 
-import hashlib
 import json
-import re
 
 import numpy as np
+from safetensors.numpy import load, save
 
 import minigrad
 from minigrad import checkpoint, data, nn, ops, optim
@@ -12,60 +11,41 @@ from minigrad.amp import GradScaler
 from minigrad.train import History
 
 
-def trained(seed=0, steps=3, kind=optim.Adam):
-    """A small network with an optimiser and a schedule that have a state."""
+def everything(seed=0, steps=3):
+    """{name: part} of what save takes, after some steps."""
     minigrad.manual_seed(seed)
     model = nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 2 * 2, 4))
-    optimizer = kind(model.parameters(), lr=1e-2)
-    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
-    for _ in range(steps):
-        step(model, optimizer, schedule)
-    return model, optimizer, schedule
-
-
-def step(model, optimizer, schedule):
-    optimizer.zero_grad()
-    ops.cross_entropy(model(minigrad.randn(5, 2, 4, 4)), minigrad.tensor([0, 1, 2, 3, 0])).backward()
-    optimizer.step()
-    schedule.step()
-
-
-def bits(model, optimizer, schedule):
-    """Everything that a checkpoint keeps, as comparable values."""
-    saved = optimizer.state_dict()
-    arrays = {name: np.asarray(value).tobytes() for name, value in model.state_dict().items()}
-    state = {
-        (index, name): np.asarray(value).tobytes()
-        for index, entries in saved["state"].items()
-        for name, value in entries.items()
-    }
-    return arrays, state, saved["param_groups"], schedule.state_dict()
-
-
-# ---- all that a checkpoint can hold ---------------------------------------------------------------------------------
-
-
-def everything(seed=0, steps=3):
-    """{name: part} of what load takes; save takes all but the generator, which it finds."""
-    parts = dict(zip(("model", "optimizer", "schedule"), trained(seed, steps), strict=True))
+    optimizer = optim.Adam(model.parameters(), lr=1e-2)
+    parts = {"model": model, "optimizer": optimizer}
+    parts["schedule"] = optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
     images = data.Dataset(np.zeros((7, 1, 4, 4), np.uint8), np.arange(7) % 2, ("a", "b"))
     history = History([{"epoch": 1, "step": 2, "loss": 0.5 + seed}])
-    history.steps = steps
-    parts |= {"scaler": GradScaler(2.0 ** (10 + seed)), "loader": data.Loader(images, 4, seed=seed), "history": history}
-    return parts | {"generator": minigrad.default_generator}
+    for _ in range(steps):
+        step(parts)
+        history.steps += 1
+    others = {"scaler": GradScaler(2.0 ** (10 + seed)), "loader": data.Loader(images, 4, seed=seed), "history": history}
+    return parts | others
 
 
-def save_everything(folder, parts, **options):
-    checkpoint.save(folder, **{name: part for name, part in parts.items() if name != "generator"}, **options)
+def step(parts):
+    parts["optimizer"].zero_grad()
+    ops.cross_entropy(parts["model"](minigrad.randn(5, 2, 4, 4)), minigrad.tensor([0, 1, 2, 3, 0])).backward()
+    parts["optimizer"].step()
+    parts["schedule"].step()
 
 
-def all_bits(parts):
-    """Everything that a checkpoint keeps of these parts, as comparable values."""
-    rest = [parts[name].state_dict() for name in ("scaler", "loader", "history")]
-    return bits(parts["model"], parts["optimizer"], parts["schedule"]), rest, parts["generator"].get_state()
+def told(value):
+    """The states of parts, of a generator or of a module, as comparable values."""
+    if isinstance(value, dict):
+        return {name: told(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [told(entry) for entry in value]
+    if hasattr(value, "get_state") or hasattr(value, "state_dict"):
+        return told(value.get_state() if hasattr(value, "get_state") else value.state_dict())
+    return np.asarray(value).tobytes() if hasattr(value, "dtype") else value
 
 
-# ---- files -------------------------------------------------------------------------------------------------------
+# ---- files -----------------------------------------------------------------------------------------------------------
 
 
 def file_of(folder):
@@ -73,37 +53,28 @@ def file_of(folder):
     return checkpoint.path_of(folder, checkpoint.numbers(folder)[-1])
 
 
-def header_of(content):
-    """(the header of a safetensors file, where its tensors begin)."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    return json.loads(content[8:end]), end
+def metadata_of(content):
+    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
 
 
 def state_of(folder):
     """What the newest checkpoint holds besides tensors."""
-    return json.loads(header_of(file_of(folder).read_bytes())[0]["__metadata__"]["state"])
+    return json.loads(metadata_of(file_of(folder).read_bytes())["state"])
 
 
 def tensors_of(folder):
     """{name: array} of the newest checkpoint."""
-    from safetensors.numpy import load_file
-
-    return load_file(file_of(folder))
+    return load(file_of(folder).read_bytes())
 
 
-def sealed(content):
+def sealed(tensors, metadata):
     """The bytes of a checkpoint with the SHA-256 that belongs to them: damage that no hash can see."""
-    _, end = header_of(content)
-    parts = re.split(rb'("sha256":")[0-9a-f]{64}', content[:end])
-    blank, rest = b"".join(parts), content[end:]
-    return blank.replace(b'"sha256":"', b'"sha256":"' + hashlib.sha256(blank + rest).hexdigest().encode()) + rest
+    sha256 = checkpoint._hash(dict(sorted(tensors.items())), metadata["state"])
+    return save(tensors, metadata | {"sha256": sha256})
 
 
-def edit(folder, change, tensors=None):
-    """Change the state of the newest checkpoint by change(state), and its tensors, and seal it anew."""
-    from safetensors.numpy import save
-
-    about = header_of(file_of(folder).read_bytes())[0]["__metadata__"]
-    change(state := state_of(folder))
-    content = save(tensors_of(folder) if tensors is None else tensors, about | {"state": json.dumps(state)})
-    file_of(folder).write_bytes(sealed(content))
+def edit(folder, change):
+    """Change the newest checkpoint by change(state, tensors, metadata), and seal it anew."""
+    state, tensors, metadata = state_of(folder), tensors_of(folder), metadata_of(file_of(folder).read_bytes())
+    change(state, tensors, metadata)
+    file_of(folder).write_bytes(sealed(tensors, metadata | {"state": json.dumps(state)}))
