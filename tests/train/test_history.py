@@ -1,7 +1,6 @@
 """The history of a training, its progress on a terminal, and its learning curve."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -11,21 +10,8 @@ from matplotlib.image import imread
 
 from minigrad import data, draw, optim
 from minigrad.core.errors import ShapeError
-from minigrad.train import Callback, History, Progress, Running, TensorBoard, fit
+from minigrad.train import Callback, History, Progress, Running, fit
 from tests.train.small_training import images, network
-
-
-class Stop(Callback):
-    """Says stop once there were so many steps."""
-
-    def __init__(self, steps):
-        self.steps = steps
-
-    def stop(self, history):
-        return history.steps >= self.steps
-
-
-# ---- history -------------------------------------------------------------------------------------------
 
 ROWS = [
     {"epoch": 1, "loss": 0.1 + 0.2, "accuracy": 0.5},
@@ -33,44 +19,25 @@ ROWS = [
 ]
 
 
-def test_history_files_hold_every_figure_exactly():
+def test_a_history_holds_every_figure_exactly_and_goes_on():
     history = History(ROWS)
     assert [json.loads(line) for line in history.to_jsonl().splitlines()] == ROWS
     assert history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
-
-
-def test_history_columns_rows_and_text():
-    history = History(ROWS)
     assert history["test_loss"] == [None, 0.25] and history[-1] == ROWS[1] and len(history) == 2
-    assert repr(history) == "History(2 epochs, 0 steps)"
-    assert "<td>0.3</td>" in history._repr_html_()
-    history[0]["loss"] = 7
-    assert ROWS[0]["loss"] != 7
-
-
-def test_history_state():
-    history = History(ROWS)
+    assert repr(history) == "History(2 epochs, 0 steps)" and "<td>0.3</td>" in history._repr_html_()
     history.steps, history.latest = 9, Running(loss=0.1, correct=3, images=8)
     other = History()
     other.load_state_dict(json.loads(json.dumps(history.state_dict())))
     assert other.state_dict() == history.state_dict()
-    part = {"steps": 1, "running": {}}
-    for wrong in (
-        {},
-        {"rows": 3},
-        {"rows": [], "steps": 1, "running": {"x": 1}},
-        {"rows": [], "steps": 1, "running": {"loss": None}},
-        {"rows": [{"loss": "0.5"}], **part},
-    ):
-        with pytest.raises(ShapeError, match="state is malformed"):
-            other.load_state_dict(wrong)
-    assert other.state_dict() == history.state_dict()
-
-
-# ---- progress ------------------------------------------------------------------------------------------
+    history[0]["loss"] = 7
+    assert ROWS[0]["loss"] != 7
 
 
 def test_progress_prints_plain_lines_and_draws_a_bar_on_a_terminal(monkeypatch, capsys):
+    class Stop(Callback):
+        def stop(self, history):
+            return history.steps >= 2
+
     def run(epochs, *callbacks):
         model, loader = network(), data.Loader(images(), 11)
         optimizer, progress = optim.SGD(model.parameters(), 0.1), Progress(44, epochs)
@@ -83,21 +50,9 @@ def test_progress_prints_plain_lines_and_draws_a_bar_on_a_terminal(monkeypatch, 
     assert [line.split("  ")[0] for line in lines] == ["epoch 1/2", "epoch 2/2"] and err == ""
     assert all(word in lines[0] for word in ("loss ", "train ", "test ", "images/s"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert "epoch 1/1:" in run(1, Stop(2)).err
+    assert "epoch 1/1:" in run(1, Stop()).err
     monkeypatch.setattr(sys, "stderr", None)
     assert run(1).out.startswith("epoch 1/1")
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file that is always full is Linux's")
-def test_event_files_without_room_end_no_training(tmp_path, monkeypatch):
-    writer = pytest.importorskip("tensorboardX.record_writer")
-    monkeypatch.setattr(writer, "open_file", lambda path: open("/dev/full", "wb"))
-    model = network()
-    with pytest.warns(UserWarning, match="TensorBoard: .* cannot be written: .Errno 28.*goes on without"):
-        fit(model, data.Loader(images(), 11), optim.SGD(model.parameters(), 0.1), 1, callbacks=[TensorBoard(tmp_path)])
-
-
-# ---- learning curve ------------------------------------------------------------------------------------
 
 
 def test_learning_curve_shows_the_figures(tmp_path):
@@ -108,9 +63,8 @@ def test_learning_curve_shows_the_figures(tmp_path):
     np.testing.assert_array_equal(line.get_xydata(), [[1, 50], [2, 100]])
     axes = draw.learning_curve(history)
     assert [line.get_label() for line in axes.get_lines()] == ["train", "test"] and axes.get_ylabel() == "loss"
-    axes = draw.learning_curve(History(ROWS[:1]))  # of one epoch, counted in whole ones
-    low, high = axes.get_xlim()
-    assert (low, high) == (0.5, 1.5) and [tick for tick in axes.get_xticks() if low <= tick <= high] == [1]
+    low, high = draw.learning_curve(History(ROWS[:1])).get_xlim()  # of one epoch, counted in whole ones
+    assert (low, high) == (0.5, 1.5)
     with pytest.raises(ShapeError, match="has no epochs"):
         draw.learning_curve(History())
     draw.save_learning_curve(history, tmp_path / "curve.png")

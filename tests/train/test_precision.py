@@ -20,14 +20,12 @@ from tests.cli.cli_runs import QUICK, elsewhere, lines_of  # noqa: F401
 from tests.parallel.parallel_runs import bits, on_ranks
 from tests.train.small_training import images, network
 
-HALVES = ["float16", "bfloat16"]
 
-
-def trained(model=None, epochs=2, world=None, shards=1, zero=False, **options):
-    """(history, bits of parameters and state) of a small training."""
+def trained(model=None, epochs=2, world=None, zero=False, **options):
+    """(history, bits of parameters and state) of a small training; with a world, of two shards."""
     model = network() if model is None else model
     if world is not None:
-        model = DataParallel(model, world, shards=shards)
+        model = DataParallel(model, world, shards=2)
     optimizer = optim.Adam(model.parameters(), lr=0.01)
     if zero:
         optimizer = ShardedOptimizer(optimizer, model)
@@ -44,49 +42,29 @@ class Noted(nn.Module):
         self.inner, self.seen = network(), []
 
     def forward(self, x):
-        self.seen.append((self.training, autocast_dtype() and autocast_dtype().name, tf32()))
         out = self.inner(x)
-        self.seen.append(out.dtype.name)
+        self.seen.append((self.training, autocast_dtype() and autocast_dtype().name, tf32(), out.dtype.name))
         return out
 
 
-@pytest.mark.parametrize(
-    "precision, inside",
-    [
-        (None, (None, False, "float32")),
-        ("float32", (None, False, "float32")),
-        ("tf32", (None, True, "float32")),
-        *[(half, (half, False, half)) for half in HALVES],
-    ],
-)
-def test_training_and_evaluation_compute_in_the_precision(precision, inside):
-    model = Noted()
-    history, _ = trained(model, 1, precision=precision)
-    *around, out = inside
-    assert model.seen[:2] == [(True, *around), out] and model.seen[-2:] == [(False, *around), out]
+@pytest.mark.parametrize("precision", [None, "tf32", "float16", "bfloat16"])
+def test_training_and_evaluation_compute_in_the_precision(precision):
+    half = precision if precision in ("float16", "bfloat16") else None
+    inside = half, precision == "tf32", half or "float32"
+    model, loader = Noted(), data.Loader(images(8), 4)
+    history, _ = trained(model, precision=precision)
+    assert model.seen[0] == (True, *inside) and model.seen[-1] == (False, *inside)
     assert ("loss_scale" in history[-1]) == (precision == "float16")
     assert all(parameter.dtype == np.float32 == parameter.grad.dtype for parameter in model.parameters())
-    evaluate(model, data.Loader(images(8), 4), precision=precision)
-    assert model.seen[-1] == out
-    probabilities, _ = predict(model, data.Loader(images(8), 4), precision=precision)
-    assert model.seen[-2:] == [(False, *around), out] and probabilities.dtype == np.float32
+    exact, _ = trained()
+    assert (history["loss"] != exact["loss"]) == (half is not None)
+    np.testing.assert_allclose(history["loss"], exact["loss"], rtol=0.02)
+    np.testing.assert_allclose(history["test_loss"], exact["test_loss"], rtol=0.02)
+    evaluate(model, loader, precision=precision)
+    assert model.seen[-1] == (False, *inside)
+    probabilities, _ = predict(model, loader, precision=precision)
+    assert model.seen[-1] == (False, *inside) and probabilities.dtype == np.float32
     assert autocast_dtype() is None and not tf32()
-
-
-@pytest.mark.parametrize("precision", HALVES)
-def test_the_loss_falls_as_in_float32(precision):
-    exact, _ = trained(epochs=3)
-    rounded, _ = trained(epochs=3, precision=precision)
-    assert rounded["loss"] != exact["loss"]
-    np.testing.assert_allclose(rounded["loss"], exact["loss"], rtol=0.02)
-    np.testing.assert_allclose(rounded["test_loss"], exact["test_loss"], rtol=0.02)
-
-
-@pytest.mark.parametrize("options", [{"clip": 0.1}, {"accumulate": 3}], ids=["clip", "accumulate"])
-def test_a_scale_that_is_a_power_of_two_leaves_no_trace(options):
-    _, wanted = trained(**options)
-    _, found = trained(scaler=GradScaler(2.0**14), **options)
-    assert found == wanted
 
 
 def test_updates_that_are_left_out_step_neither_optimiser_nor_schedule():
@@ -116,9 +94,12 @@ def test_gradients_that_are_never_finite_end_the_training():
 
 
 @pytest.mark.parametrize("options", [{"clip": 0.1}, {"accumulate": 3}], ids=["clip", "accumulate"])
-def test_all_ranks_have_the_bits_of_one(options):
+def test_a_scale_leaves_no_trace_and_all_ranks_have_the_bits_of_one(options):
+    """A scale that is a power of two."""
+    assert trained(scaler=GradScaler(2.0**14), **options)[1] == trained(**options)[1]
+
     def run(world, zero):
-        history, found = trained(world=world, shards=2, zero=zero, precision="float16", **options)
+        history, found = trained(world=world, zero=zero, precision="float16", **options)
         return [row["loss"] for row in history], found
 
     (wanted,) = on_ranks(run, 1, False)
