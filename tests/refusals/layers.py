@@ -3,7 +3,6 @@
 import numpy as np
 
 from minigrad import Tensor, models, nn
-from minigrad.nn import functional as F
 from tests.refusals import row
 
 
@@ -11,13 +10,8 @@ def x(*shape, dtype=np.float32):
     return Tensor(np.ones(shape, dtype))
 
 
-def whole(*values):
-    return Tensor(np.array(values))
-
-
 MADE = [
     row(TypeError, "Linear: in_features is 2.0, wanted an integer", nn.Linear, 2.0, 3),
-    row(ValueError, "Linear: out_features is -1, wanted at least 0", nn.Linear, 2, -1),
     row(TypeError, "Linear: dtype is int64, wanted a floating one", nn.Linear, 2, 3, dtype="int64"),
     row(TypeError, "Linear: bias is 'no', wanted True or False", nn.Linear, 2, 3, "no"),
     row(RuntimeError, "device is 'cuda:9'", nn.Linear, 2, 3, device="cuda:9"),
@@ -25,26 +19,21 @@ MADE = [
     row(ValueError, "Conv2d: padding is 'some', wanted 'valid' or 'same'", nn.Conv2d, 1, 1, 3, padding="some"),
     row(ValueError, r"padding is 'same' and stride \(2, 2\), wanted stride 1", nn.Conv2d, 1, 1, 3, 2, "same"),
     row(ValueError, "out_channels is 6, wanted a multiple of groups=4", nn.Conv2d, 4, 6, 3, groups=4),
-    row(ValueError, "Conv2d: padding_mode is 'mirror'", nn.Conv2d, 1, 1, 3, padding_mode="mirror"),
-    row(TypeError, "MaxPool2d: ceil_mode is 'up', wanted True or False", nn.MaxPool2d, 2, ceil_mode="up"),
     row(ValueError, "BatchNorm2d: eps is -1", nn.BatchNorm2d, 3, eps=-1),
-    row(ValueError, "BatchNorm1d: momentum is 2.0, wanted a number from 0 to 1", nn.BatchNorm1d, 3, momentum=2.0),
     row(ValueError, "num_channels is 6, wanted a multiple of num_groups=4", nn.GroupNorm, 4, 6),
     row(ValueError, "Dropout: p is 1.5, wanted a number from 0 to 1", nn.Dropout, 1.5),
     row(ValueError, "Embedding: padding_idx is 3, wanted one of 3 rows", nn.Embedding, 3, 2, 3),
     row(ValueError, "embed_dim is 8, wanted a multiple of num_heads=3", nn.MultiheadAttention, 8, 3),
-    row(TypeError, "activation is a str, wanted a f", nn.TransformerEncoderLayer, 4, 2, activation="mish"),
     row(ValueError, r"Embedding: embeddings has shape \(3,\)", nn.Embedding.from_pretrained, x(3)),
     row(TypeError, r"ZeroPad2d: padding is \(1, 2\), wanted an integer or 4 of them", nn.ZeroPad2d, (1, 2)),
     row(TypeError, "CrossEntropyLoss: weight is a list, wanted a Tensor", nn.CrossEntropyLoss, weight=[1.0, 2.0]),
 ]
 
 CONV, LINEAR, TABLE, NORM = nn.Conv2d(4, 4, 3), nn.Linear(4, 3), nn.Embedding(4, 2), nn.BatchNorm2d(4)
-CLASSES, FLAT = nn.CrossEntropyLoss(), nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 3))
+FLAT = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 3))
 HEADS, WORDS = nn.MultiheadAttention(4, 2), x(3, 2, 4)
 GIVEN = [
     row(ValueError, r"attn_mask has shape \(3, 2\), wanted one of", HEADS, WORDS, WORDS, WORDS, attn_mask=x(3, 2)),
-    row(ValueError, r"key_padding_mask has shape \(3, 2\)", HEADS, WORDS, WORDS, WORDS, key_padding_mask=x(3, 2)),
     row(TypeError, "conv2d: input has elements uint8.*convert with", CONV, x(2, 4, 6, 6, dtype=np.uint8)),
     row(TypeError, "conv2d: .*float64; convert one, as by x.to", CONV, x(2, 4, 6, 6, dtype=np.float64)),
     row(TypeError, "conv2d: input is a ndarray, wanted a Tensor; wrap it", CONV, np.ones((2, 4, 6, 6))),
@@ -53,28 +42,20 @@ GIVEN = [
     row(ValueError, "BatchNorm2d: input has shape", NORM, x(4, 4)),
     row(ValueError, "running_mean has shape .4,., wanted .3,.", NORM, x(2, 3, 6, 6)),
     row(ValueError, "use larger batches, drop_last=True in the loader", NORM, x(1, 4, 1, 1)),
-    row(ValueError, "interpolate: mode is 'cubic', wanted 'nearest' or", nn.Upsample(2, mode="cubic"), x(1, 1, 4, 4)),
-    row(ValueError, r"probabilities are floating: one_hot", CLASSES, x(2, 3), F.one_hot(whole(0, 1), 3)),
 ]
 
 ROW, NAMES = nn.Sequential(nn.Linear(2, 2)), nn.ModuleDict({"a": nn.ReLU()})
 PARTS = [
     row(TypeError, "Sequential: 0 is a list, .* as in Sequential", nn.Sequential, [nn.ReLU()]),
-    row(TypeError, "0 is the class ReLU, .*make one by ReLU", nn.Sequential, nn.ReLU),
     row(IndexError, "Sequential: index is 1, but there are 1 layers", ROW.__getitem__, 1),
     row(KeyError, "ModuleDict: key is 'b', wanted one of", NAMES.__getitem__, "b"),
     row(ValueError, "the name of a part is 'a.b', wanted", NAMES.__setitem__, "a.b", nn.ReLU()),
     row(ValueError, "'keys' is an attribute already", NAMES.__setitem__, "keys", nn.ReLU()),
-    row(TypeError, "to: dtype is int64, wanted a floating one", LINEAR.to, "int64"),
     row(RuntimeError, "device is 'cuda:77', but", LINEAR.to, "cuda:77"),
-    row(TypeError, "register_forward_hook: hook is a NoneType, wanted a func", LINEAR.register_forward_hook, None),
     row(ValueError, "the name 'weight' is an attribute already", LINEAR.register_buffer, "weight", x(2)),
-    row(ValueError, "the name of a part is ''", LINEAR.add_module, "", nn.ReLU()),
-    row(TypeError, "state_dict is a NoneType, wanted a dictionary", LINEAR.load_state_dict, None),
     row(ValueError, r"build: shape is \(28, 28\), want \(C, H, W\)", models.build, "mlp", (28, 28)),
     row(ValueError, "'vgg', wanted 'digits-cnn' or ", models.build, "vgg", (1, 28, 28)),
     row(TypeError, "summary: model is <class", nn.summary, nn.ReLU, (1, 3)),
-    row(TypeError, "summary: input_shape is 2.5, wanted an integer", nn.summary, nn.ReLU(), 2.5),
 ]
 
 REFUSALS = [*MADE, *GIVEN, *PARTS]

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, cuda, gradcheck, graph, nn, primitive
+from minigrad import Tensor, cuda, graph, nn, primitive
 from minigrad.core.tape import write
 from minigrad.nn import functional as F
 from tests.device.stand_in_gpus import gpus
@@ -28,26 +28,20 @@ MADE = [
     row(TypeError, "device is 'gpu', wanted 'cpu', 'cuda'", minigrad.rand, 2, device="gpu"),
     row(TypeError, "requires_grad is 'yes', wanted True or False", minigrad.randn, 2, requires_grad="yes"),
     row(TypeError, "generator is a int, wanted a Generator", minigrad.rand, 2, generator=3),
-    row(ValueError, r"zeros: shape is \(2, -1\), wanted sizes that are not negative", minigrad.zeros, 2, -1),
     row(TypeError, "zeros_like: input is a ndarray, wanted a Tensor; wrap it", minigrad.zeros_like, np.ones(2)),
     row(TypeError, "full: fill_value is 'a', wanted a number", minigrad.full, 2, "a"),
-    row(ValueError, "full: value is 300, which does not fit in uint8", minigrad.full, 2, 300, "uint8"),
     row(ValueError, "arange: start, end, step are 0, 5, 0; wanted finite ones", minigrad.arange, 0, 5, 0),
-    row(ValueError, "randint: low is 3 and high 3, wanted low < high", minigrad.randint, 3, 3, (2,)),
     row(TypeError, "from_dlpack: source is a int, wanted an array of a library", minigrad.from_dlpack, 5),
     row(ValueError, "manual_seed: seed is -1, wanted an integer from 0", minigrad.manual_seed, -1),
     row(TypeError, "data is a masked array.*data.filled", Tensor, np.ma.masked_array([1.0, 2.0], [True, False])),
     row(TypeError, "element type is object, wanted bool", Tensor, np.array([1, None])),
     row(TypeError, "data is a ragged list, wanted rows of one length", Tensor, [[1], [1, 2]]),
     row(TypeError, "data is or holds None of type NoneType, wanted numbers", Tensor, [1.0, None]),
-    row(TypeError, "data is or holds 10{30} of type int, wanted numbers of 64 bits", Tensor, [1, 10**30]),
     row(TypeError, "data is a Tensor already; use it as it is", Tensor, X),
-    row(TypeError, "requires_grad is 3.*minigrad.empty", Tensor, 2, 3),
     row(TypeError, "data: got a list, wanted a Tensor or an array", setattr, leaf(2), "data", [1.0]),
     row(RuntimeError, "was made by mul", nn.init.zeros_, 2 * leaf(2)),
     row(ValueError, r"kaiming_normal_: tensor has shape \(2,\), wanted", nn.init.kaiming_normal_, leaf(2)),
     row(ValueError, "mode is 'fan', wanted 'fan_in' or 'fan_out'", nn.init.kaiming_uniform_, X, mode="fan"),
-    row(ValueError, "nonlinearity is 'gelu', wanted 'tanh' or", nn.init.kaiming_normal_, X, nonlinearity="gelu"),
     row(ValueError, "normal_: std is -1.0, wanted at least 0", nn.init.normal_, X, 0, -1),
 ]
 
@@ -91,7 +85,6 @@ READ = [
     row(TypeError, "index: self has .*wanted a single integer", operator.index, X),
     row(TypeError, "len: self has no dimensions", len, SCALAR),
     row(RuntimeError, NUMPY, leaf(2).numpy),
-    row(IndexError, "size: dim is 2, but self has 2 dimensions", X.size, 2),
     row(BufferError, r"dlpack: self requires a gradient, .*call .detach\(\)", np.from_dlpack, leaf(2)),
     row(TypeError, "wanted an element type such as 'float32' or the name of a device", X.to, "half"),
     row(RuntimeError, "requires_grad_: self is the result of an operation; use .detach", INNER.requires_grad_, False),
@@ -102,22 +95,17 @@ READ = [
     row(RuntimeError, r"compute the loss outside of no_grad\(\)", without_tape),
     row(RuntimeError, "was changed after it was used", changed().backward),
     row(ValueError, "gradient .*shape", LOSS.backward, Tensor(np.ones(2, np.float32))),
-    row(TypeError, "gradient has elements float64, wanted", LOSS.backward, Tensor(np.ones(()))),
     row(RuntimeError, r"grad: inputs\[0\] does not require a gradient", minigrad.grad, LOSS, X),
     row(TypeError, "grad: an output is a float, wanted a Tensor", minigrad.grad, 1.0, leaf(2)),
-    row(ValueError, "grad: 2 grad_outputs for 1 outputs", minigrad.grad, LOSS, leaf(2), [X, X]),
     row(RuntimeError, UNUSED, minigrad.grad, LOSS, leaf(2)),
-    row(TypeError, "register_hook: hook is a int, wanted a func", leaf(2).register_hook, 3),
     row(RuntimeError, "register_hook: .*the hook would never be called", X.register_hook, print),
     row(RuntimeError, "hook: wants a leaf that", INNER.register_post_accumulate_grad_hook, print),
     row(RuntimeError, "retain_grad: self does not require a gradient", X.retain_grad),
     row(RuntimeError, "write: the Tensor was made by mul; only leaves", write, INNER),
-    row(TypeError, "primitive: forward is a int, wanted a function", primitive, 3),
     row(TypeError, "a rule is given for x, the arguments are", doubled.grads, x=lambda g: g),
     row(TypeError, r"the rule of input asks for \['y'\]", doubled.grads, input=lambda g, y: g),
     row(RuntimeError, "doubled: input requires a gradient but has no rule", doubled, leaf(2)),
     row(TypeError, "recompute: function is a int, wanted one that can be called", minigrad.recompute, 3),
-    row(TypeError, "gradcheck: inputs is a int, wanted", gradcheck, doubled, 3),
 ]
 
 # ---- modes -----------------------------------------------------------------------------------------------------------
@@ -132,10 +120,8 @@ STEP = graph.capture(lambda *args, **options: X)
 MODES = [
     row(TypeError, "deterministic: mode is .*, wanted True or False", entered, minigrad.deterministic, "on"),
     row(TypeError, "tf32: mode is .*, wants True or False", entered, minigrad.tf32, 2),
-    row(ValueError, "winograd: mode is .*'always'", entered, minigrad.winograd, "sometimes"),
     row(TypeError, "capture: function is 3, wanted a function of Tensors", graph.capture, 3),
     row(TypeError, r"arguments\[0\] requires a gradient; pass arguments\[0\].detach\(\)", STEP, leaf(2)),
-    row(TypeError, r"capture: arguments\[1\] is a set, wanted Tensors or what can", STEP, X, {1}),
     row(RuntimeError, "Tensor 1 of the arguments is on cpu, the graph on cuda:0", lambda: STEP(X.to("cuda"), X)),
 ]
 
@@ -185,9 +171,9 @@ DEVICES = [
 WORDS = r": the host is out of memory: wanted [\d,]+ bytes, but [\d,]+ are free; use a smaller shape or batch"
 
 
-def wide(*shape, dtype=np.float32):
+def wide(*shape):
     """A Tensor of this shape in the memory of one element."""
-    return Tensor(np.broadcast_to(np.zeros((), dtype), shape))
+    return Tensor(np.broadcast_to(np.zeros((), np.float32), shape))
 
 
 def without_room(function, *args, **options):
@@ -195,15 +181,11 @@ def without_room(function, *args, **options):
     return row(MemoryError, WORDS, lambda: function(*args, **options))
 
 
-ROW, COLUMN, IMAGE, SQUARE = wide(MILLION, 1), wide(1, MILLION), wide(1, 1, 4, 4), wide(MILLION, MILLION)
+ROW, COLUMN, IMAGE = wide(MILLION, 1), wide(1, MILLION), wide(1, 1, 4, 4)
 MEMORY = [
     without_room(minigrad.zeros, MILLION, MILLION),
-    without_room(minigrad.randint, 9, (MILLION, MILLION)),
-    without_room(F.add, ROW, COLUMN),
     without_room(F.matmul, ROW, COLUMN),
-    without_room(F.cross_entropy, SQUARE, wide(MILLION, dtype=np.int64)),
     without_room(F.conv2d, IMAGE, wide(1, 1, 1, 1), padding=MILLION),
-    without_room(F.max_pool2d, wide(1, 1, MILLION, MILLION), 2),
     without_room(nn.Linear, MILLION, MILLION),
 ]
 

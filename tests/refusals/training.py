@@ -1,17 +1,11 @@
 """What refuses around a training: data, loaders, optimisers, schedules, fit and evaluate, drawings."""
 
-import math
-import tempfile
-from functools import partial
-from pathlib import Path
-
 import numpy as np
 
 import minigrad
 from minigrad import Tensor, data, draw, nn, optim, profile, train
 from minigrad.amp import GradScaler
 from minigrad.data import Compose, Dataset, Flip, Loader, Normalize
-from minigrad.nn import functional as F
 from minigrad.optim import lr_scheduler as schedules
 from minigrad.parallel import ShardSampler
 from minigrad.train import History, confusion_matrix
@@ -27,45 +21,20 @@ def loader(**options):
     return Loader(**{"dataset": DATA, "batch_size": 2} | options)
 
 
-def transformed(transform):
-    return list(loader(transform=transform, prefetch=0))
-
-
-def resumed(**changes):
-    own = loader(shuffle=True)
-    own.load_state_dict(own.state_dict() | changes)
-
-
-def read(content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "file.idx"
-        path.write_bytes(content)
-        return data.read_idx(path)
-
-
 SETS = [
     row(TypeError, "images are float64, wanted uint8, pixels 0..255", Dataset, IMAGES / 255, LABELS, "abc"),
     row(ValueError, r"images have shape \(6, 16\), wanted", Dataset, IMAGES.reshape(6, 16), LABELS, "abc"),
-    row(TypeError, r"labels are float64, wanted integers \(the number of", Dataset, IMAGES, np.eye(6), "abc"),
     row(ValueError, r"labels\[2\] = 2, but there are 2 classes \(0..1\)", Dataset, IMAGES, LABELS, "ab"),
     row(TypeError, r"wanted the names of all, such as range\(10\)", Dataset, IMAGES, LABELS, 3),
     row(ValueError, "mean has 2 numbers, wanted 1, one a", Dataset, IMAGES, LABELS, "abc", "", "", (0.1, 0.2)),
-    row(ValueError, "split: fraction 1.0 of 6 images leaves one part empty", DATA.split, 1.0, 0),
     row(TypeError, "dataset is a ndarray, wanted a minigrad.data.Dataset", loader, dataset=IMAGES),
     row(ValueError, "batch_size is 0, wanted at least 1", loader, batch_size=0),
     row(ValueError, "batch_size is 7, but the dataset has 6 images", loader, batch_size=7),
     row(TypeError, "Loader: device is 'gpu', wanted 'cpu', 'cuda', 'cuda:0'", loader, device="gpu"),
-    row(ValueError, "position is 9, an epoch has 3 batches", resumed, position=9),
-    row(RuntimeError, "batch_size was 3, wanted 2 to go on in the epoch", resumed, position=1, batch_size=3),
-    row(ValueError, "transform returned 1 images, wanted 2", transformed, lambda images, generator: images[1:]),
-    row(ValueError, "Normalize: images have 1 channels .* mean has 3", transformed, Normalize((0, 0, 0), (1, 1, 1))),
     row(ValueError, r"Normalize: std is \(0.0,\), wanted numbers a", Normalize, (0,), (0,)),
     row(ValueError, "Flip: p is 1.5, wanted a number from 0 to 1", Flip, 1.5),
     row(TypeError, "Compose: a transform is a int, wanted a function", Compose, [Flip(), 3]),
     row(ValueError, "digits: split is 'test', wanted 'random' or 'writer", data.digits, "test"),
-    row(ValueError, "read_idx: nowhere.idx: No such file", data.read_idx, "nowhere.idx"),
-    row(ValueError, "starts with 0x89504e47, wanted 0x000008", read, b"\x89PNG\r\n\x1a\n"),
-    row(ValueError, "is truncated: 2 of the next 5 bytes are missing", read, b"\0\0\x08\x01\0\0\0\x05abc"),
     row(ValueError, "shards is 3, wanted a multiple of the 2", ShardSampler, 3, 0, 2),
 ]
 
@@ -90,7 +59,6 @@ OPTIMIZERS = [
     row(ValueError, "momentum is 0, dampening 0; nesterov wants above 0", optim.SGD, weights(), 0.1, nesterov=True),
     row(TypeError, "betas is 0.9, wanted a pair of numbers", optim.Adam, weights(), betas=0.9),
     row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
-    row(ValueError, "adjust_lr_fn is 'adam', wanted", optim.Muon, [nn.Parameter(np.ones((2, 3)))], adjust_lr_fn="adam"),
     row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
     row(TypeError, "params is a Parameter, wanted a list of Tensors", optim.SGD, weights()[0]),
     row(TypeError, r"params\[0\] is a ndarray, wanted a Tensor", optim.SGD, [np.ones(3)]),
@@ -99,9 +67,7 @@ OPTIMIZERS = [
     row(ValueError, r"options \['learning_rate'\]", optim.SGD, [{"params": weights(), "learning_rate": 1}]),
     row(ValueError, "max_norm is -1.0, wanted at least 0", optim.clip_grad_norm_, weights(), -1.0),
     row(RuntimeError, "the gradients is nan", optim.clip_grad_norm_, NANS, 1.0, error_if_nonfinite=True),
-    row(ValueError, "clip_value is nan, wanted at least 0", optim.clip_grad_value_, weights(), math.nan),
     row(ValueError, "init_scale is 0.0, wanted more than 0", GradScaler, init_scale=0),
-    row(ValueError, "growth_factor is 1.0, wanted more than 1", GradScaler, growth_factor=1.0),
     row(TypeError, "outputs is a int, wanted a Tensor or several", GradScaler().scale, 3),
     row(RuntimeError, "update: no gradients were checked since the last update", GradScaler().update),
     row(ValueError, r"got \['scale'\], wanted \['_growth_tracker'", GradScaler().load_state_dict, {"scale": 1}),
@@ -125,8 +91,6 @@ SCHEDULES = [
     row(TypeError, "StepLR: optimizer is a Linear, wanted an Optimizer", schedules.StepLR, nn.Linear(2, 2), 3),
     row(ValueError, "StepLR: .*step_size is 0, wanted at least 1", schedules.StepLR, sgd(), 0),
     row(ValueError, "T_max is 0, wanted at least 1", schedules.CosineAnnealingLR, sgd(), 0),
-    row(ValueError, "T_0 is 0, wanted at least 1", schedules.CosineAnnealingWarmRestarts, sgd(), 0),
-    row(ValueError, "total_steps is 0, wanted at least 1", schedules.OneCycleLR, sgd(), 0.1, 0),
     row(ValueError, "lr_lambda has 2 values, wanted one for each of 1 groups", schedules.LambdaLR, sgd(), [abs, abs]),
     row(ValueError, "factor is 1.0, wanted at least 0 and below 1", schedules.ReduceLROnPlateau, sgd(), "min", 1.0),
     row(TypeError, r"schedulers\[0\] is a StepLR, wanted a schedule of this", schedules.SequentialLR, sgd(), OTHER, []),
@@ -157,27 +121,20 @@ FIT = [
     row(TypeError, "fit: loader is a Dataset, wanted batches: data.Loader", fit, batches=DATA),
     row(TypeError, "fit: optimizer is <class .*SGD'>, wanted an instance", fit, optimizer=optim.SGD),
     row(ValueError, "fit: epochs is 0, wanted at least 1", fit, epochs=0),
-    row(ValueError, "fit: accumulate is 0, wanted at least 1", fit, accumulate=0),
     row(ValueError, "fit: clip is 0, wanted at least", fit, clip=0),
     row(ValueError, "fit: precision is 'half', wanted 'float32' or 'tf32' or", fit, precision="half"),
     row(TypeError, "fit: scaler is 2.0, wanted an instance of GradScaler", fit, scaler=2.0),
     row(ValueError, "fit: schedule belongs to another optimiser", fit, schedule=schedules.StepLR(OTHERS, 2)),
     row(TypeError, "fit: loss is a str, wanted a function", fit, loss="cross_entropy"),
     row(ValueError, "fit: loss gave 0.5, wanted a Tensor of one", fit, loss=lambda scores, labels: 0.5),
-    row(ValueError, "fit: loss gave Tensor.*, wanted a Tensor", fit, loss=partial(F.cross_entropy, reduction="none")),
     row(TypeError, r"fit: callbacks\[0\] is <built-in function print>, want", fit, callbacks=[print]),
     row(TypeError, "fit: test is a float, wanted batches", fit, test=0.2),
     row(ValueError, "fit: loader has no images in epoch 1", fit, batches=[]),
     row(TypeError, r"is ndarray\(2, 4\), ndarray\(2,\), wanted a pair", fit, batches=[(np.zeros((2, 4)), np.zeros(2))]),
     row(ValueError, "wanted .* at least one", fit, batches=[(PIXELS[:0], minigrad.zeros(0, dtype="int64"))]),
-    row(TypeError, r"batch 0 of loader is Tensor\(2, 16\), wanted a pair", fit, batches=[PIXELS]),
-    row(ValueError, r"wanted a pair", train.evaluate, model(), [(minigrad.zeros(3, 16), TWO)]),
     row(ValueError, r"target\[1\] = 3, but there are 3 classes", fit, batches=[(PIXELS, minigrad.tensor([0, 3]))]),
-    row(TypeError, "evaluate: loader is a Dataset, wanted batc", train.evaluate, model(), DATA),
-    row(ValueError, "predict: loader has no images", train.predict, model(), []),
     row(ValueError, "confusion_matrix: classes is 0, wanted at least 1", confusion_matrix, TWO, TWO, 0),
     row(ValueError, "confusion_matrix: got array.*wanted two of shape", confusion_matrix, TWO, TWO[:1], 2),
-    row(ValueError, r"state is malformed, wanted what History.state_dict\(\) gives", HISTORY.load_state_dict, {}),
     row(ValueError, "learning_curve: quantity is 'speed', wanted 'loss' o", HISTORY.plot, None, "speed"),
     row(RuntimeError, "Profile: it has not ended yet; ask aft", ENDED.table),
 ]
@@ -186,10 +143,8 @@ FIT = [
 
 DRAWN = [
     row(ValueError, r"weight has shape \(3, 3\), wanted \(O, C, p, q\)", draw.filters, np.ones((3, 3))),
-    row(TypeError, "filters: weight is a Conv2d, wanted an array", draw.filters, nn.Conv2d(1, 2, 3)),
     row(TypeError, "axes is a int, wanted one matplotlib Axes", draw.filters, np.ones((1, 1, 2, 2)), axes=3),
     row(ValueError, r"wanted \(C, H, W\)", draw.feature_maps, np.ones((1, 2, 3, 3))),
-    row(ValueError, "1 labels for 2 classes", draw.confusion_matrix, np.eye(2), labels=["a"]),
     row(ValueError, "whole numbers from 0 to 1", draw.worst_mistakes, np.zeros((2, 1, 4, 4)), [0, 2], np.eye(2)),
     row(TypeError, "learning_curve: history is a list, want a train.Hi", draw.learning_curve, [0.5, 0.4]),
     row(ValueError, "wanted .png or .svg", draw.save, draw.confusion_matrix(np.eye(2)), "a.pdf"),
