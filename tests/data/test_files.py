@@ -1,7 +1,4 @@
-"""The readers of IDX and CIFAR-10: what they read, and that a malformed file ends as a DataError that names it.
-
-The fuzzers of tests/reliability damage more.
-"""
+"""The readers of IDX and CIFAR-10: what they read, and that a malformed file ends as a DataError that names it."""
 
 import gzip
 import io
@@ -33,8 +30,8 @@ def refuses(read, path, content, reason):
 # ---- IDX -------------------------------------------------------------------------------------------------------------
 
 
-def header(*shape, code=0x08, rank=None):
-    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape) if rank is None else rank, *shape)
+def header(*shape, code=0x08):
+    return struct.pack(f">HBB{len(shape)}I", 0, code, len(shape), *shape)
 
 
 GOOD = header(2, 3, 4) + bytes(range(24))
@@ -45,10 +42,8 @@ IDX_FAULTS = {
     "one byte over": (GOOD + b"\x00", "goes on after the 24 bytes"),
     "floats": (header(24, code=0x0D) + bytes(96), "starts with 0x00000d01, wanted 0x000008"),
     "zero beside huge": (header(0xFFFFFFFF, 0, 0xFFFFFFFF), "takes 0 bytes, wanted 1 to"),
-    "product wraps 64 bits to 0": (header(1 << 31, 1 << 31, 4), "wanted 1 to"),
     "gzip truncated in data": (LONG[:-500], "."),
     "gzip checksum wrong": (flipped(LONG, -6), "CRC"),
-    "gzip data flipped": (flipped(LONG, 2000), "."),
     "gzip bomb within its shape": (gzip.compress(header(1 << 29) + bytes(1 << 20)), "wanted 1 to"),
     "gzip bomb after its shape": (gzip.compress(GOOD + bytes(1 << 22)), "goes on"),
 }
@@ -57,11 +52,8 @@ IDX_FAULTS = {
 @pytest.mark.parametrize("fault", IDX_FAULTS)
 def test_malformed_idx_is_a_data_error(fault, tmp_path):
     refuses(read_idx, tmp_path / "file-idx", *IDX_FAULTS[fault])
-
-
-def test_what_is_no_file_is_a_data_error(tmp_path):
     for read in (read_idx, read_cifar10):
-        for path in (tmp_path / "absent", tmp_path, "a\0b"):
+        for path in (tmp_path / "absent", tmp_path):
             with pytest.raises(DataError, match=read.__name__):
                 read(path)
 
@@ -86,51 +78,27 @@ def records(count, seed=0):
     return content
 
 
-def archive(members):
-    """A tar of (name, content or TarInfo) pairs."""
+def archive(members, kind=tarfile.REGTYPE):
+    """A tar of (name, content) pairs; the first is of another kind, such as a link."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for name, content in members:
-            if isinstance(content, tarfile.TarInfo):
-                tar.addfile(content)
-            else:
-                member = tarfile.TarInfo(name)
-                member.size = len(content)
-                tar.addfile(member, io.BytesIO(content))
+        for number, (name, content) in enumerate(members):
+            member = tarfile.TarInfo(name)
+            member.size, member.type = len(content), tarfile.REGTYPE if number else kind
+            tar.addfile(member, io.BytesIO(content))
     return stream.getvalue()
-
-
-def special(name, kind, target=""):
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, target
-    return name, member
-
-
-def sized(value):
-    """The tar with another size in its first header, and the header's checksum made right again."""
-    changed = bytearray(TAR)
-    changed[124:136] = value.ljust(12, b"\0")
-    changed[148:156] = b" " * 8
-    changed[148:156] = b"%06o\0 " % sum(changed[:512])
-    return bytes(changed)
 
 
 ONE, TEST = CIFAR10_TRAIN[0], CIFAR10_TEST
 BATCH = records(3).tobytes()
-PAIR = [(ONE, BATCH), (TEST, BATCH)]
-TAR = archive(PAIR)
-TRUNCATED = "truncated|unexpected end|empty|does not hold"
+TAR = archive([(ONE, BATCH), (TEST, BATCH)])
 CIFAR_FAULTS = {
     "no tar": (b"a" * 2000, "."),
-    "no training batch": (archive([(TEST, BATCH)]), "does not hold .*data_batch_1"),
-    "upward names": (archive([("../" + n, c) for n, c in PAIR]), "does not hold"),
+    "no training batch": (archive([(TEST, BATCH), ("../" + ONE, BATCH)]), "does not hold .*data_batch_1"),
     "record cut": (archive([(ONE, BATCH[:-1]), (TEST, BATCH)]), "records of 3073 bytes"),
     "label 255": (archive([(ONE, b"\xff" * CIFAR10_RECORD), (TEST, BATCH)]), "has label 255, wanted 0 to 9"),
-    "symbolic link": (archive([special(ONE, tarfile.SYMTYPE, "/etc/passwd"), PAIR[1]]), "wanted a regular file"),
-    "device": (archive([special(ONE, tarfile.CHRTYPE), PAIR[1]]), "wanted a regular file"),
-    "truncated in batch": (TAR[:4000], TRUNCATED),
-    "size too many records": (sized(b"%011o" % (CIFAR10_RECORD * 100_000)), "307300000 bytes, wanted"),
-    "size negative": (sized(b"\xff" * 10 + b"\xfe\x00"), "."),
+    "symbolic link": (archive([(ONE, b""), (TEST, BATCH)], tarfile.SYMTYPE), "wanted a regular file"),
+    "truncated in batch": (TAR[:4000], "truncated|unexpected end|empty|does not hold"),
 }
 
 
@@ -146,9 +114,8 @@ def test_cifar_reads_batches_in_their_order(tmp_path):
     batches = {name: records(seed + 1, seed) for seed, name in enumerate(CIFAR10_TRAIN)}
     test, path = records(4, seed=9), tmp_path / "cifar.tar.gz"
     order = [CIFAR10_TRAIN[i] for i in (3, 0, 4, 2, 1)]
-    members = [("cifar-10-batches-bin/readme.html", b"<html>"), special("cifar-10-batches-bin", tarfile.DIRTYPE)]
-    members += [(TEST, test.tobytes()), *((name, batches[name].tobytes()) for name in order)]
-    path.write_bytes(gzip.compress(archive(members)))
+    members = [("cifar-10-batches-bin/readme.html", b"<html>"), (TEST, test.tobytes())]
+    path.write_bytes(gzip.compress(archive(members + [(name, batches[name].tobytes()) for name in order])))
     (images, labels), (test_images, test_labels) = read_cifar10(path)
     whole = np.concatenate([batches[name] for name in CIFAR10_TRAIN])
     np.testing.assert_array_equal(labels, whole[:, 0])
@@ -156,6 +123,4 @@ def test_cifar_reads_batches_in_their_order(tmp_path):
     np.testing.assert_array_equal(test_labels, test[:, 0])
     assert images.shape == (15, 3, 32, 32) and test_images.shape == (4, 3, 32, 32)
     assert images[0, 1, 2, 3] == whole[0, 1 + 1024 + 2 * 32 + 3]  # red, green and blue planes, row by row
-    path.write_bytes(flipped(path.read_bytes(), -6))
-    with pytest.raises(DataError, match="CRC"):
-        read_cifar10(path)
+    refuses(read_cifar10, path, flipped(path.read_bytes(), -6), "CRC")
