@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from minigrad.data import DataError, Dataset, available, cifar10, mnist
-from minigrad.data.sources import CIFAR10, MNIST, Published, find, obtain
+from minigrad.data.sources import CIFAR10, MNIST, Published, obtain
 from minigrad_kernels.errors import MinigradError
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
 
@@ -28,12 +28,12 @@ def idx(array):
     return gzip.compress(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
 
 
-def mnist_files(train=5, test=3):
-    generator = np.random.default_rng(0)
+def mnist_files():
+    """{name: content} of an MNIST of 5 and 3 images."""
     contents = {}
-    for part, count in (("train", train), ("t10k", test)):
-        contents[f"{part}-images-idx3-ubyte.gz"] = idx(generator.integers(0, 256, (count, 28, 28), np.uint8))
-        contents[f"{part}-labels-idx1-ubyte.gz"] = idx(generator.integers(0, 10, count, np.uint8))
+    for part, count in (("train", 5), ("t10k", 3)):
+        contents[f"{part}-images-idx3-ubyte.gz"] = idx(np.zeros((count, 28, 28), np.uint8))
+        contents[f"{part}-labels-idx1-ubyte.gz"] = idx(np.arange(count, dtype=np.uint8))
     return contents
 
 
@@ -42,6 +42,9 @@ def write(folder, contents):
     for name, content in contents.items():
         (folder / name).write_bytes(content)
     return folder
+
+
+# ---- found on disk ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("subfolder", ["", "mnist"])
@@ -66,28 +69,6 @@ def test_a_named_folder_goes_before_the_environment_and_that_before_the_cache(tm
     assert available("mnist", tmp_path / "part") is None
 
 
-def test_a_file_of_the_cache_is_the_published_one(server, empty_cache):
-    root, address = server
-    write(root, {"f.bin": b"content" * 1000})
-    folder = write(empty_cache / "toy", {"f.bin": b"other content"})
-    with pytest.raises(DataError, match="toy: .*f.bin is not there, or not the published file .download is off"):
-        obtain(toy(address), None, False)
-    assert obtain(toy(address), None, True) == (folder, f"Toy, from {folder}")
-    assert (folder / "f.bin").read_bytes() == b"content" * 1000
-
-
-@pytest.mark.parametrize("load", [mnist, cifar10])
-def test_absent_files_offline_take_one_line(load, empty_cache):
-    with pytest.raises(DataError) as caught:
-        load(download=False)
-    message = str(caught.value)
-    name = load.__name__
-    first, *_ = {"mnist": MNIST, "cifar10": CIFAR10}[name].files
-    assert "\n" not in message and message.startswith(f"{name}: {empty_cache / name / first} is not there, or not the")
-    assert "(download is off)" in message and "--data digits" in message
-    assert not empty_cache.exists()
-
-
 def test_mnist_files_that_do_not_fit(tmp_path):
     for message, name, content in (
         ("labels have shape .4,., wanted .5,. for 5 images", "train-labels-idx1-ubyte.gz", idx(np.zeros(4, np.uint8))),
@@ -100,7 +81,19 @@ def test_mnist_files_that_do_not_fit(tmp_path):
             mnist(tmp_path)
 
 
-# Downloads, from a server on this machine
+def test_shared_sets(shared_data):
+    for load, tolerance in ((mnist, 2e-3), (cifar10, 0.01)):
+        train, test = load(shared_data, download=False)
+        assert len(train) >= 10000 and len(test) == 10000 and is_dense(train.images, CHANNELS_LAST)
+        whole = Dataset(train.images, train.labels, train.classes)
+        np.testing.assert_allclose(whole.mean, train.mean, atol=tolerance)
+        np.testing.assert_allclose(whole.std, train.std, atol=tolerance)
+    assert train.classes[3] == "cat"
+
+
+# ---- downloaded, from a server on this machine -----------------------------------------------------------------------
+
+GOOD = b"content" * 1000
 
 
 class Handler(SimpleHTTPRequestHandler):
@@ -115,50 +108,36 @@ class Handler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(tmp_path):
-    """A folder and the address under which it is served."""
-    root = tmp_path / "server"
-    root.mkdir()
-    handler = partial(Handler, directory=str(root))
+def address(tmp_path):
+    """Of a server that has the file in right, another in wrong, sends a part of it from half, and none from absent."""
+    for folder, content in (("right", GOOD), ("wrong", b"other content"), ("half", GOOD)):
+        write(tmp_path / "server" / folder, {"f.bin": content})
+    handler = partial(Handler, directory=str(tmp_path / "server"))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield root, f"http://127.0.0.1:{running.server_port}/"
+        yield f"http://127.0.0.1:{running.server_port}/"
         running.shutdown()
         thread.join()
 
 
-def toy(*mirrors, content=b"content" * 1000):
-    return Published("toy", "Toy", mirrors, {"f.bin": hashlib.sha256(content).hexdigest()})
+def toy(*mirrors):
+    return Published("toy", "Toy", mirrors, {"f.bin": hashlib.sha256(GOOD).hexdigest()})
 
 
-def test_download_goes_to_the_next_mirror(server, empty_cache):
-    root, address = server
-    write(root / "wrong", {"f.bin": b"other content"})
-    write(root / "right", {"f.bin": b"content" * 1000})
-    published = toy(address + "absent/", address + "wrong/", address + "right/")
-    folder, source = obtain(published, None, True)
-    assert folder == empty_cache / "toy" and (folder / "f.bin").read_bytes() == b"content" * 1000
-    assert "not the published" not in source
-    assert [entry.name for entry in folder.iterdir()] == ["f.bin"]
+def test_a_download_goes_to_the_next_mirror_and_replaces_another_file_of_the_cache(address, empty_cache, tmp_path):
+    published, folder = toy(*(f"{address}{name}/" for name in ("absent", "wrong", "right"))), empty_cache / "toy"
+    for before in ({}, {"f.bin": b"other content"}):
+        write(folder, before)
+        assert obtain(published, None, True) == (folder, f"Toy, from {folder}")
+        assert [entry.read_bytes() for entry in folder.iterdir()] == [GOOD]
+    mine = write(tmp_path / "mine" / "toy", {"f.bin": b"of the user"})  # which is spared, and the source says so
+    assert obtain(published, tmp_path / "mine", True) == (mine, f"Toy, from {mine}; not the published file: f.bin")
+    assert (mine / "f.bin").read_bytes() == b"of the user"
 
 
-def test_download_goes_to_the_users_folder_and_spares_what_is_there(server, tmp_path):
-    root, address = server
-    files = write(root, mnist_files())
-    hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files.iterdir()}
-    published = Published("mnist", "M", (address,), hashes)
-    mine = write(tmp_path / "mine" / "mnist", {"t10k-labels-idx1-ubyte.gz": idx(np.full(3, 2, np.uint8))})
-    folder, source = obtain(published, tmp_path / "mine", True)
-    assert folder == mine == find(published, tmp_path / "mine")
-    assert source.endswith("not the published file: t10k-labels-idx1-ubyte.gz")
-    assert mnist(tmp_path / "mine", download=False)[1].labels.tolist() == [2, 2, 2]
-
-
-@pytest.mark.parametrize("fault", ["other", "half", "no server"])
-def test_a_download_that_is_not_the_file_is_refused_in_a_line_and_leaves_nothing(fault, server, empty_cache):
-    root, address = server
-    write(root / fault, {"f.bin": b"content" * 1000 if fault == "half" else b"other content"})
+@pytest.mark.parametrize("fault", ["wrong", "half", "no server"])
+def test_a_download_that_is_not_the_file_is_refused_in_a_line_and_leaves_nothing(fault, address, empty_cache):
     mirror = "http://127.0.0.1:9/" if fault == "no server" else f"{address}{fault}/"
     with pytest.raises(DataError, match=f"toy: .*f.bin is not there, .*\\({mirror}.*--data digits") as caught:
         obtain(toy(mirror), None, True)
@@ -166,15 +145,11 @@ def test_a_download_that_is_not_the_file_is_refused_in_a_line_and_leaves_nothing
     assert not list((empty_cache / "toy").glob("*"))
 
 
-def test_shared_sets(shared_data):
-    train, test = mnist(shared_data, download=False)
-    assert len(train) >= 10000 and len(test) == 10000
-    whole = Dataset(train.images, train.labels, train.classes)
-    np.testing.assert_allclose(whole.mean, train.mean, atol=2e-3)
-    np.testing.assert_allclose(whole.std, train.std, atol=2e-3)
-    assert ("not the published" in train.source) == (len(train) < 60000)
-    train, test = cifar10(shared_data, download=False)
-    whole = Dataset(train.images, train.labels, train.classes)
-    np.testing.assert_allclose(whole.mean, train.mean, atol=0.01)
-    np.testing.assert_allclose(whole.std, train.std, atol=0.01)
-    assert train.classes[3] == "cat" and is_dense(train.images, CHANNELS_LAST)
+@pytest.mark.parametrize("load, published", [(mnist, MNIST), (cifar10, CIFAR10)])
+def test_absent_files_offline_take_one_line(load, published, empty_cache):
+    with pytest.raises(DataError) as caught:
+        load(download=False)
+    message, (first, *_) = str(caught.value), published.files
+    path = empty_cache / published.name / first
+    assert "\n" not in message and message.startswith(f"{published.name}: {path} is not there, or not the")
+    assert "(download is off)" in message and "--data digits" in message and not empty_cache.exists()
