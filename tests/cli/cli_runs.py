@@ -12,7 +12,6 @@ from tests.train.checkpoint_parts import tensors_of
 
 QUICK = ["--data", "digits", "--model", "mlp", "--epochs", "2", "--batch-size", "64"]
 QUICK += ["--no-report"]  # tests/draw/test_report.py has those
-RESUME = ["train", "--no-report", "--resume"]
 
 
 @pytest.fixture(autouse=True)
