@@ -99,24 +99,21 @@ def write_report(run, settings):
     model, history = settings.build_model(), History()
     histograms = Histograms(model)
     checkpoint.load(run.folder / "last", model, history=history, histograms=histograms)
-    found, lacking = {}, {}
+    found = {"records": histograms.records, "origin": _origin(run, model)}
+    found["figures"] = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"}
+    found["measured"] = f"One step on {settings.batch_size} images ({settings.device}, {settings.precision})."
     try:
-        train, test = settings.datasets(download=False)
-        found["predictions"] = predict(model, settings.test_loader(test), precision=settings.precision)
-        found["test"] = test
+        train, found["test"] = settings.datasets(download=False)
+        found["predictions"] = predict(model, settings.test_loader(found["test"]), precision=settings.precision)
         if settings.device != "interpreter":  # whose times say nothing of a GPU
             found["profile"] = _step(settings, train)
     except MinigradError as error:
-        missing = ["cost"] if "test" in found else ["mistakes", "cost"]
-        lacking = dict.fromkeys(missing, f"This could not be measured: {error}")
-    state = f"Done: {settings.epochs} of {settings.epochs} epochs."
+        found["lacking"] = dict.fromkeys(["mistakes", "cost"], f"This could not be measured: {error}")
+    found["state"] = f"Done: {settings.epochs} of {settings.epochs} epochs."
     if len(history) < settings.epochs:
         at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
-        state = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
+        found["state"] = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
     title, shown = f"{settings.model} on {settings.data}", (history, model, settings.shape, settings.classes)
-    found |= {"state": state, "lacking": lacking, "records": histograms.records, "origin": _origin(run, model)}
-    found["figures"] = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"}
-    found["measured"] = f"One step on {settings.batch_size} images ({settings.device}, {settings.precision})."
     Report(title, *shown, **found).save(run.folder / "report.html")
     return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
 

@@ -91,7 +91,7 @@ class Trainer:
             self._graph, self._place = capture(step, device=parameter.device), device.place(parameter.device)
             self._lost = Tensor(device.zeros((1,), "float64", like=parameter.array))  # 1 once a loss was not finite
             # (step, images before it, those of this rank's batches, what takes all back, what comes), oldest first
-            self._coming: deque = deque()
+            self._coming = deque()
             self._ahead = 0 if self.team.several or self.scaler.is_enabled() else AHEAD
             self.history.settle = self._settle  # which keeps this alive until history.close()
 

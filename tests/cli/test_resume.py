@@ -22,14 +22,14 @@ PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
 MINIGRAD = [sys.executable, "-W", "error", "-m", "minigrad"]
 
 
-def at_step(patch, number, act):
-    """Have act() called during a given step of Adam."""
+def interrupted_after(patch, steps, times=1):
+    """Press Ctrl-C during a given step, so many times."""
     step, count = Adam.step, []
 
     def counted(self, **numbers):
         count.append(1)
-        if len(count) == number:
-            act()
+        for _ in range(times if len(count) == steps else 0):
+            signal.raise_signal(signal.SIGINT)
         step(self, **numbers)
 
     patch.setattr(Adam, "step", counted)
@@ -44,7 +44,7 @@ def history_of(folder):
 def test_interrupted_and_resumed_equals_uninterrupted(finished, monkeypatch, capsys, steps):
     """23 steps are an epoch, so this is within the first, at its end, and in the second."""
     with monkeypatch.context() as patch:
-        at_step(patch, steps, lambda: signal.raise_signal(signal.SIGINT))
+        interrupted_after(patch, steps)
         assert main(TRAIN) == 130
     assert f"interrupted at step {steps}; go on with: minigrad train --resume run" in capsys.readouterr().out
     assert not Path("run/result.json").exists() and main(RESUME) == 0
@@ -70,7 +70,7 @@ def test_a_second_signal_quits_and_handlers_come_back(finished, monkeypatch):
         signal.raise_signal(signal.SIGINT)
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     with monkeypatch.context() as patch:
-        at_step(patch, 1, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+        interrupted_after(patch, 1, times=2)
         assert main(TRAIN) == 130
     assert main(RESUME) == 0 and weights_of("run") == weights_of(finished)
 
