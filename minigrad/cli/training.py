@@ -83,7 +83,7 @@ def _train(options, world):
 def _plan(options, ranks):
     """{folder, settings, number of the checkpoint from which it goes on, what to say first}, by rank 0 for all."""
     if options.tensorboard:
-        TensorBoard.check_installed()
+        TensorBoard(options.out)  # refused where its package is absent
     settings, said = Settings.of(options, ranks)
     run, number = Run(options.resume or options.out, f"{settings.data}-{settings.model}"), None
     continues = options.continue_ or os.environ.get("MINIGRAD_ATTEMPT", "0") != "0"  # started again by a launcher

@@ -196,12 +196,7 @@ class TensorBoard(Callback):
     """
 
     def __init__(self, folder, optimizer=None):
-        self.check_installed()
         self.folder, self.optimizer, self.writer = str(folder), optimizer, None
-
-    @staticmethod
-    def check_installed():
-        """Errors: RuntimeError where tensorboardX is not installed, with the command that does."""
         if importlib.util.find_spec("tensorboardX") is None:
             raise StateError('TensorBoard: tensorboardX is not installed; pip install -e ".[tensorboard]"')
 

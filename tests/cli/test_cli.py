@@ -58,6 +58,7 @@ REACHED = {  # options: (settings that are not those given, updates of two epoch
     "--optimizer sgd --schedule step --clip 1 --split writers": ({"lr": 0.03}, 30),
     "--optimizer adamw --schedule none --augment --accumulate 3": ({"lr": 3e-3, "augment": True}, 16),
     "--optimizer adagrad --limit 64 --model lenet": ({"lr": 0.01, "shape": [1, 28, 28]}, 2),
+    "--precision float16": ({}, 46),
 }
 
 
@@ -70,6 +71,7 @@ def test_options_reach_the_training(words):
     assert all(str(settings[name]) == text or settings[name] == float(text) for name, text in given.items())
     assert {name: settings[name] for name in wanted} == wanted
     assert rows[-1]["step"] == updates and rows[-1]["loss"] < rows[0]["loss"]
+    assert rows[-1].get("loss_scale") == (65536.0 if "float16" in words else None)
 
 
 def test_digits_are_taken_where_mnist_is_not_and_nothing_is_downloaded(monkeypatch, capsys):

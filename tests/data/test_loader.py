@@ -48,13 +48,9 @@ def test_order_is_a_function_of_seed_and_epoch():
 
 def test_what_transforms_return_becomes_float32_channels_last_or_is_refused():
     dataset = numbered()
-    for transform, want in (
-        (lambda x, g: x, lambda x: x.astype(np.float32) / np.float32(255)),
-        (lambda x, g: x.astype(np.float64) / 3, lambda x: (x / 3).astype(np.float32)),
-        (lambda x, g: np.ascontiguousarray(x, np.float32), lambda x: x.astype(np.float32)),
-    ):
+    for transform in (lambda x, g: x.astype(np.float64) / 3, lambda x, g: np.ascontiguousarray(x, np.float32)):
         images, _ = next(arrays(Loader(dataset, 5, transform=transform)))
-        np.testing.assert_array_equal(images, want(dataset.images[:5]))
+        np.testing.assert_array_equal(images, transform(dataset.images[:5], None).astype(np.float32))
         assert images.dtype == np.float32 and is_dense(images, CHANNELS_LAST)
     for error, transform in ((ShapeError, lambda x, g: x[1:]), (KindError, lambda *_: None)):
         with pytest.raises(error, match="^Loader: transform"):

@@ -1,8 +1,4 @@
-"""fit in 16 bits and in TF32: accuracy, updates that are left out, ranks, a run that goes on."""
-# ruff: noqa: F811  (a fixture has the name of the argument that asks for it)
-
-import json
-from pathlib import Path
+"""fit in 16 bits and in TF32: accuracy, updates that are left out, ranks."""
 
 import numpy as np
 import pytest
@@ -10,13 +6,11 @@ import pytest
 import minigrad
 from minigrad import checkpoint, data, nn, ops, optim
 from minigrad.amp import GradScaler, autocast_dtype
-from minigrad.cli import main
 from minigrad.core.errors import StateError
 from minigrad.optim.lr_scheduler import StepLR
 from minigrad.parallel import DataParallel, ShardedOptimizer
 from minigrad.train import evaluate, fit, predict
 from minigrad_kernels.toolchain.modes import tf32_mode as tf32
-from tests.cli.cli_runs import QUICK, elsewhere, lines_of  # noqa: F401
 from tests.parallel.parallel_runs import bits, on_ranks
 from tests.train.small_training import images, network
 
@@ -132,16 +126,3 @@ def test_all_ranks_leave_out_the_same_updates(zero):
     one, two = on_ranks(run, 2)
     assert one == two
     assert one[0] == [(8, False, False), (4, True, True), (4, False, False), (8, False, False)]
-
-
-# ---- the command -----------------------------------------------------------------------------------------------------
-
-
-def test_the_command_trains_and_evaluates_in_the_precision(capsys):
-    assert main(["train", *QUICK, "--precision", "float16", "--out", "run"]) == 0
-    assert any(line.endswith("parameters, float16") for line in lines_of(capsys))
-    rows = [json.loads(line) for line in Path("run/history.jsonl").read_text().splitlines()]
-    assert [row["loss_scale"] for row in rows] == [65536.0] * 2
-    for more in ([], ["--precision", "float16"]):
-        assert main(["evaluate", "run", *more]) == 0
-        assert lines_of(capsys)[1] == f"test loss {rows[-1]['test_loss']:.4f}"
