@@ -6,11 +6,11 @@ import math
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 
-from minigrad_kernels.errors import MinigradError, StateError
+from minigrad_kernels.errors import MinigradError
 from minigrad_kernels.toolchain import set_threads
 
 from .. import data, models, optim
-from ..core import create
+from ..device import place
 from ..optim import lr_scheduler
 from ..train import PRECISIONS
 
@@ -169,10 +169,7 @@ class Settings:
 
     def build_model(self):
         """A new model on the chosen device, drawn from the default generator."""
-        try:
-            create.zeros(1, device=self.device)
-        except StateError as error:  # there is no such device
-            raise UsageError(str(error)) from error
+        place(self.device)  # refused where there is none
         return models.build(self.model, self.shape, len(self.classes)).to(self.device)
 
     def build_optimizer(self, model):
