@@ -1,18 +1,59 @@
-"""The loader: what it delivers, in which order, across epochs and saves.
+"""The loader: what it delivers, in which order, across epochs and saves; its background thread: errors, bound, end.
 
 What its arguments refuse is in tests/refusals/training.py.
 """
 
+import gc
 import json
+import subprocess
+import sys
+import threading
+import time
+import traceback
+import weakref
 
 import numpy as np
 import pytest
 
 from minigrad.core.tensor import Tensor
-from minigrad.data import Dataset, Loader, PadCrop
+from minigrad.data import Compose, Dataset, Flip, Loader, Normalize, PadCrop
+from minigrad.data.loader import prefetched
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST, is_dense
-from tests.data.data_batches import AUGMENT, PREFETCH, arrays, assert_same_batches, labels_of, numbered
+
+PREFETCH = [0, 1, 3]
+AUGMENT = Compose([PadCrop(1), Flip(), Normalize([0.5, 0.4], [0.2, 0.3])])
+
+
+def numbered(n=23):
+    """Images whose first pixel is the label, so that pairs can be checked."""
+    images = np.random.default_rng(0).integers(0, 256, (n, 2, 4, 5), np.uint8)
+    images[:, 0, 0, 0] = np.arange(n)
+    return Dataset(images, np.arange(n), tuple(map(str, range(n))))
+
+
+def arrays(loader):
+    """The batches as pairs of NumPy arrays."""
+    return ((images.numpy(), labels.numpy()) for images, labels in loader)
+
+
+def labels_of(batches):
+    return [labels.tolist() for _, labels in batches]
+
+
+def told(batches):
+    return [(images.dtype, images.tobytes(), labels.tolist()) for images, labels in batches]
+
+
+def prefetch_threads():
+    return [thread for thread in threading.enumerate() if thread.name.startswith("minigrad-prefetch")]
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays():
+    assert not prefetch_threads()
+    yield
+    assert not prefetch_threads()
 
 
 @pytest.mark.parametrize("prefetch", PREFETCH)
@@ -65,21 +106,20 @@ def test_resume_delivers_the_remaining_batches(prefetch):
     """To the bits of a loader without prefetch, and those of one that was not interrupted."""
     options = {"shuffle": True, "transform": AUGMENT}
     whole = Loader(numbered(), 5, seed=2, prefetch=0, **options)
-    epochs = [list(arrays(whole)) for _ in range(3)]
+    epochs = [told(arrays(whole)) for _ in range(3)]
     for stop in range(6):
         loader, resumed = (Loader(numbered(), 5, seed=seed, prefetch=prefetch, **options) for seed in (2, 99))
-        assert_same_batches(arrays(loader), epochs[0])
+        assert told(arrays(loader)) == epochs[0]
         iterator = arrays(loader)
-        assert_same_batches([next(iterator) for _ in range(stop)], epochs[1][:stop])
+        assert told([next(iterator) for _ in range(stop)]) == epochs[1][:stop]
         state = json.loads(json.dumps(loader.state_dict()))
         iterator.close()
         assert (state["seed"], state["epoch"], state["position"]) == (2, 1, stop)
         resumed.load_state_dict(state)
         assert resumed.state_dict() == state
-        assert_same_batches(arrays(resumed), epochs[1][stop:])
-        assert_same_batches(arrays(resumed), epochs[2])
+        assert told(arrays(resumed)) == epochs[1][stop:] and told(arrays(resumed)) == epochs[2]
     resumed.load_state_dict(resumed.state_dict() | {"epoch": 2, "position": 0})
-    assert_same_batches(arrays(resumed), epochs[2])
+    assert told(arrays(resumed)) == epochs[2]
 
 
 def test_an_epoch_left_early_is_begun_again_and_a_look_leaves_the_iteration_its_place():
@@ -100,3 +140,76 @@ def test_a_state_within_an_epoch_of_other_batches_is_refused():
         assert loader.state_dict() == before
     loader.load_state_dict(before | {"epoch": 3, "batch_size": 7})  # between epochs
     assert (loader.seed, loader.epoch) == (4, 3)
+
+
+# ---- the background thread -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prefetch", PREFETCH)
+def test_an_exception_comes_after_the_batches_before_it(prefetch):
+    """And settings of the context reach the thread: that division by zero is an error."""
+
+    def dividing(images, generator):
+        return images / np.float32(images[0, 0, 0, 0] != 10)
+
+    loader, delivered = Loader(numbered(), 5, transform=dividing, prefetch=prefetch), []
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError) as caught:
+        for _, labels in arrays(loader):
+            delivered.append(labels[0])
+    assert delivered == [0, 5] and loader.position == 2
+    text = "".join(traceback.format_exception(caught.value))
+    assert "in dividing" in text and "in batch 2 of epoch 0" in text
+
+
+def test_the_thread_ends_when_the_consumer_stops_or_loader_and_iterator_are_dropped():
+    loader = Loader(numbered(), 1)
+    for _ in loader:
+        assert len(prefetch_threads()) == 1
+        break
+    assert not prefetch_threads()
+    iterator = iter(loader)
+    next(iterator)
+    gone, cycle = weakref.ref(loader), [iterator]
+    cycle.append(cycle)
+    del loader, iterator, cycle
+    gc.collect()
+    assert not prefetch_threads() and gone() is None
+
+
+def test_the_thread_keeps_within_its_bound():
+    made = []
+
+    def items():
+        for item in range(100):
+            made.append(item)
+            yield item
+
+    iterator, end = prefetched(items(), 2), time.monotonic() + 10
+    assert next(iterator) == 0
+    while len(made) < 3 and time.monotonic() < end:  # one delivered, two ahead
+        time.sleep(0.001)
+    time.sleep(0.05)
+    assert len(made) == 3
+    iterator.close()
+    assert not prefetch_threads() and len(made) == 3
+
+
+def test_ctrl_c_while_waiting_and_an_iterator_kept_to_the_end_of_the_process():
+    """An interrupt reaches a consumer that waits for a slow batch, and the thread ends; nothing hangs."""
+    script = """
+import signal, threading
+import numpy as np
+from minigrad.data import Dataset, Loader
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+release, data = threading.Event(), Dataset(np.zeros((9, 1, 2, 2), np.uint8), np.zeros(9, int), "a")
+waiting = iter(Loader(data, 1, transform=lambda images, generator: release.wait(60) and images))
+threading.Timer(0.3, lambda: (signal.raise_signal(signal.SIGINT), release.set())).start()
+try:
+    next(waiting)
+except KeyboardInterrupt:
+    print([t.name for t in threading.enumerate() if t.name.startswith("minigrad-prefetch")])
+kept = iter(Loader(data, 1))
+next(kept)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=50)
+    assert (done.stdout.strip(), done.returncode, done.stderr) == ("[]", 0, "")
