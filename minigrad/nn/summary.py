@@ -1,6 +1,7 @@
 """A table of the layers of a network, after a dry run."""
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from minigrad_kernels.errors import KindError, ShapeError
@@ -29,7 +30,8 @@ class Row(NamedTuple):
     nbytes: int  # of the output
 
 
-class Summary(NamedTuple):
+@dataclass(frozen=True)
+class Summary:
     """What a network is made of; print it.
 
     rows            a Row for each call of a layer, in the order of the calls, then layers not called

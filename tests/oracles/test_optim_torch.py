@@ -159,7 +159,7 @@ def test_schedule(make):
 def test_reduce_on_plateau(mode, threshold_mode, cooldown):
     first, second = two_optimizers()
     options = {"mode": mode, "threshold_mode": threshold_mode, "cooldown": cooldown}
-    options |= {"factor": 0.5, "patience": 2, "threshold": 0.01, "min_lr": [0.01, 1e-4]}
+    options |= {"factor": 0.5, "patience": 2, "threshold": 0.1, "min_lr": [0.01, 1e-4]}
     ours, theirs = (
         library.lr_scheduler.ReduceLROnPlateau(optimizer, **options)
         for library, optimizer in ((optim, first), (torch.optim, second))
