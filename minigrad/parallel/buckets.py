@@ -99,11 +99,9 @@ class Bucket:
         self.views = [view_of(self.array, start, t.array) for start, t in zip(self.starts, self.tensors, strict=False)]
 
     def gather(self, values):
-        """Copy arrays, or zeros for None, to their places, unless they lie there already."""
+        """Copy arrays to their places, unless they lie there already."""
         for value, view in zip(values, self.views, strict=True):
-            if value is None:
-                device.fill(view, 0)
-            elif value is not view:
+            if value is not view:
                 device.assign(view, value)
 
     def scatter(self):

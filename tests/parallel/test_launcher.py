@@ -9,7 +9,7 @@ import pytest
 from minigrad.cli import main
 from minigrad.core.errors import MinigradError
 from minigrad.parallel import mpi
-from minigrad.parallel.launch import _blame
+from minigrad.parallel.launch import Launch, _blame
 from tests.parallel.launch_runs import HOST, gone_or_killed, launch, launched, pids, script, wait_for
 
 ALIVE = "while True: time.sleep(1)\n"
@@ -46,6 +46,13 @@ def test_ranks_are_told_who_they_are_and_restarts_are_used_up(tmp_path):
         found = (logs / f"attempt-{attempt}/rank-1.log").read_text().splitlines()
         assert found[0] == f"1 {attempt} 7 {job} [] __main__ True" and found.count("error of 1") == count
     assert len(pids(tmp_path, 1)) == 2 and not pids(tmp_path, 2) and not [*logs.rglob("rank-0.log")]
+
+
+def test_open_mpi_has_options_of_its_own():
+    job = Launch(["script.py"], 4, "a:2,b:2")
+    job.is_open_mpi = True
+    wanted = ["-n", "4", "--oversubscribe", "-x", "NAME", "--host", "a:2,b:2"]
+    assert job._mpiexec({"NAME": "value"})[1:] == wanted
 
 
 BLAMES = {  # (exit code and time that each rank noted, who is named, whether it refused)
