@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from minigrad_kernels import augment, bias, elementwise, norm, pool2d, softmax
+from minigrad_kernels import augment, bias, conv2d, elementwise, interpreter, matmul, norm, pool2d, softmax
 from minigrad_kernels.elementwise import reference
 from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.layout import FILTER
 
-from .kernel_runs import told
+from .kernel_runs import laid_out, told
 
 UNIT, EPS, IGNORED = (1, 1), 1e-5, -100
 
@@ -40,6 +41,20 @@ def averaged(height, columns):
     return lambda: pool2d.average_forward(image(1, 1, height, 4), TABLE, TABLE, image(1, 1, 2, columns))
 
 
+def convolved(x=None, w=(2, 3, 3, 3), out=(1, 2, 2, 2), stride=UNIT, residual=None, space=SPACE):
+    x, w = image(1, 3, 4, 4) if x is None else x, laid_out(np.ones(w, np.float32), FILTER)
+    return lambda: conv2d.forward(x, w, None, False, stride, (0, 0), UNIT, 1, image(*out), space, residual)
+
+
+def shaped(x=(2, 3, 8, 8), w=(4, 3, 3, 3), bias=None, dilation=UNIT, groups=1):
+    return lambda: conv2d.output_shape(x, w, bias, UNIT, (0, 0), dilation, groups)
+
+
+def multiplied(a=(2, 3), b=(3, 4), out=(2, 4), bias=None, residual=None, space=SPACE):
+    a, b, out = (np.ones(given, np.float32) if isinstance(given, tuple) else given for given in (a, b, out))
+    return lambda: matmul.forward(a, b, bias, False, out, space, out if residual == "out" else residual)
+
+
 def loss(target):
     return lambda: softmax.cross_entropy(ROW, np.array(target), IGNORED, THREE.copy(), THREE.copy())
 
@@ -67,6 +82,33 @@ def grouped(groups, space=SPACE):
 
 
 REFUSED = [
+    (shaped(w=(8, 1, 3, 3)), ShapeError, r"x has 3 channels \(shape \(2, 3, 8, 8\)\), w takes 1 and makes 8"),
+    (
+        shaped(w=(4, 1, 3, 3), groups=3),
+        ShapeError,
+        r"w takes 3 and makes 4 \(shape \(4, 1, 3, 3\)\) with groups=3; wan",
+    ),
+    (shaped(bias=(3,)), ShapeError, r"conv2d: bias has shape \(3,\), w makes 4 channels; wants \(4,\)"),
+    (shaped(dilation=(1, 4)), ShapeError, r"w reaches over \(3, 9\) \(shape \(4, 3, 3, 3\), dilation \(1, 4\)\)"),
+    (convolved(stride=(1, 0)), ShapeError, r"stride is \(1, 0\), wants at least 1"),
+    (convolved(np.ones((1, 3, 4, 4), "f")), ShapeError, r"x has strides \(192, 64, 16, 4\) .*, wants channels last"),
+    (convolved(out=(1, 2, 3, 2)), ShapeError, r"out has shape \(1, 2, 3, 2\), wants \(1, 2, 2, 2\)"),
+    (convolved(residual=image(1, 2, 2, 1)), ShapeError, r"conv2d: residual has shape \(1, 2, 2, 1\)"),
+    (convolved(image(9, 64, 9, 9), (64, 64, 3, 3), (9, 64, 7, 7), space=SPACE[:3]), ShapeError, "workspace has shape"),
+    (multiplied((3,)), ShapeError, r"a has shape \(3,\), wants at least 2 axes"),
+    (multiplied((2, 5)), ShapeError, r"a has 5 columns \(shape \(2, 5\)\), b has 3 rows \(shape \(3, 4\)\)"),
+    (multiplied((2, 2, 3), (3, 3, 4)), ShapeError, r"the leading axes \(2,\) and \(3,\) do not broadcast"),
+    (multiplied(out=(2, 5)), ShapeError, r"a \(2, 3\) and b \(3, 4\) do not give out \(2, 5\)"),
+    (multiplied(out=np.ones((4, 2), "f").T), ShapeError, r"out has strides \(4, 8\) .*, wants C order"),
+    (multiplied(bias=THREE), ShapeError, r"bias has shape \(3,\), wants \(4,\)"),
+    (multiplied(np.ones((3, 2), "f").T, np.ones((4, 3), "f").T, space=SPACE[:0]), ShapeError, "workspace has shape"),
+    (
+        multiplied(interpreter.empty((2, 3))),
+        KindError,
+        "matmul: b is numpy.ndarray, wants minigrad_kernels.interpreter",
+    ),
+    (multiplied(residual="out"), ShapeError, "matmul: residual is out, wants an array of its own"),
+    (multiplied(residual=[1.0]), KindError, "matmul: residual is builtins.list, wants numpy.ndarray"),
     (lambda: elementwise.relu([1.0], ROW), KindError, "backend: got builtins.list"),
     (dropped(p=1.5), ShapeError, "dropout: p = 1.5, wants 0 to 1"),
     (dropped(p=np.nan), ShapeError, "p = nan"),

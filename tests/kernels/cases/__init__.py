@@ -1,6 +1,6 @@
 """The rows that drive test_kernels: one file for each family, one KernelCase for each call to check.
 
-A module of this folder named as a family holds CASES, a list of KernelCase, and may hold REFUSALS, a list of Refusal.
+A module of this folder holds CASES, a list of KernelCase. What is refused is in tests/kernels/test_refuse.py.
 """
 
 import importlib
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-
-__all__ = ["KernelCase", "Output", "Refusal", "all_cases", "all_refusals"]
 
 
 @dataclass(frozen=True)
@@ -66,28 +64,7 @@ class KernelCase:
         return [eps * self.terms * size for size in sizes[: len(self.outputs)]]
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A call that must raise this error, with a message that starts so."""
-
-    name: str
-    call: Callable
-    error: type
-    message: str
-
-    def __str__(self):
-        return self.name
-
-
-def _rows(name):
-    """The rows of that name in all modules here; packages hold rows of other tests."""
-    modules = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-    return [row for module in modules for row in getattr(importlib.import_module(f"{__name__}.{module}"), name, [])]
-
-
 def all_cases():
-    return _rows("CASES")
-
-
-def all_refusals():
-    return _rows("REFUSALS")
+    """The rows of all modules here; packages hold rows of other tests."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return [row for module in modules for row in importlib.import_module(f"{__name__}.{module}").CASES]
