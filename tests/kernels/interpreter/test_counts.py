@@ -22,25 +22,6 @@ def strided(step, operation="ld"):
     return f"mul.lo.u32 %r32, %r30, {step}; mad.wide.u32 %rd30, %r32, 4, %rd0;\n{access}"
 
 
-def test_two_arrays_in_one_memory():
-    """Half of a warp reads each."""
-    both = np.zeros(160, np.float32)
-    body = "setp.lt.u32 %p1, %r30, 16; selp.b64 %rd3, %rd0, %rd1, %p1; and.b32 %r32, %r30, 15;"
-    counts = counts_of(body + "mad.wide.u32 %rd30, %r32, 4, %rd3; ld.global.f32 %f1, [%rd30];", both[:16], both[96:])
-    assert counts.bytes_loaded == {"0": 64, "1": 64} and counts.sector_bytes_loaded == {"0": 64, "1": 64}
-
-
-def test_divergent_and_guarded_code():
-    body = "and.b32 %r33, %r30, 1; setp.eq.u32 %p1, %r33, 0; @!%p1 bra OUT;\n" + strided(1) + "\nOUT:"
-    counts = counts_of(body, np.zeros(64, np.float32), block=64)
-    assert (counts.global_sectors, counts.global_sectors_ideal) == (8, 4)
-    assert counts.instructions["ld.global.f32"] == 2
-    guarded = "setp.eq.u32 %p1, %r30, 1; mad.wide.u32 %rd30, %r30, 4, %rd0; @%p1 ld.global.f32 %f1, [%rd30];"
-    counts = counts_of(guarded, np.zeros(64, np.float32), block=64)
-    assert counts.global_sectors == 1 and counts.instructions["ld.global.f32"] == 1
-    assert counts_of("setp.lt.u32 %p1, %r30, 64; @%p1 bar.sync 0;", block=64).instructions["bar.sync"] == 2
-
-
 WIDTHS = {1: ("u8", "%r1"), 2: ("u16", "%rs1"), 4: ("u32", "%r1"), 8: ("u64", "%rd9"), 16: ("v2.u64", "{%rd9, %rd10}")}
 
 
