@@ -52,8 +52,7 @@ SPECIAL = [
     of_elements.dropout((1026,), 0.3),
     *(of_columns.statistics(shape) for shape in ((80, 12), (80, 5))),  # on the rungs vector and plain
     *(of_columns.standardize(shape) for shape in WIDTHS),
-    *(make(shape) for shape in WIDTHS for make in (of_rows.softmax_grad, of_rows.log_softmax_grad)),
-    *(of_rows.row(name, shape) for shape in WIDTHS for name in ("softmax", "log_softmax")),
+    *(of_rows.row(of + end, shape) for shape in WIDTHS for of in ("softmax", "log_softmax") for end in ("", "_grad")),
     *(of_rows.cross_entropy(shape) for shape in WIDTHS),
     *(
         case

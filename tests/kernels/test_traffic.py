@@ -96,8 +96,8 @@ def of_rows():
             for case, times in (
                 (softmax.row("softmax", shape), {"x": 3}),
                 (softmax.row("log_softmax", shape), {"x": 3}),
-                (softmax.softmax_grad(shape), {"g": 2, "out": 2}),
-                (softmax.log_softmax_grad(shape), {"g": 2, "out": 1}),
+                (softmax.row("softmax_grad", shape), {"g": 2, "out": 2}),
+                (softmax.row("log_softmax_grad", shape), {"g": 2, "out": 1}),
             ):
                 kernel, result = ("grad", "dx") if "g" in times else ("forward", "out")
                 loaded = {name: count * size for name, count in times.items()}

@@ -74,7 +74,7 @@ def rectified(x, out, params, draw, windows, dbias):
         layouts=(image, image, image),
         kinds=("float", "float", draw),
         terms=windows + TERMS,
-        magnitude=lambda reference, inputs, params: reference(np.abs(inputs[0]), *inputs[1:], *params.values(), x[2:]),
+        relative=True,
         reference_params={"x_size": x[2:]},
         workspace=lambda inputs, params, dtype: workspace(inputs[0]),
         absent=() if dbias else (None,),
