@@ -86,9 +86,9 @@ def to_tf32(array):
     return ((array.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def spoil(array):
-    """Put a NaN into the middle."""
-    array[tuple(size // 2 for size in array.shape)] = np.nan
+def spoil(array, value=np.nan):
+    """Put a number into the middle."""
+    array[tuple(size // 2 for size in array.shape)] = value
 
 
 def guarded(size, dtype, fill):

@@ -120,7 +120,8 @@ def test_tiles_of_every_instruction_set_are_forced():
 @pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
 def test_tiles_of_other_instruction_sets(settings):
     """The rows for products again, in a process whose tiles are those of a lesser processor, or of an unknown one."""
-    rows = "test_rows and float32 and (matmul or conv2d)"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", __file__, "-k", rows]
+    files = [__file__, __file__.replace("test_kernels", "test_conv2d_cpu")]
+    rows = "test_rows and float32 and (matmul or conv2d) or winograd_is_close"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", *files, "-k", rows]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,7 @@
 """The rung of the matrix product for Hopper alone: mistakes in it are found, what fits it, and its tables."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -55,28 +57,19 @@ def test_it_is_clean_and_reads_boxes_once_and_nothing_outside_of_the_matrices():
     assert report.counts.shared_wavefronts < 100, "mbarriers alone"
 
 
-LAID = {  # how a lies, (shape, strides): whether the copy engine reads it
-    "lines with gaps": ((16, 8), (32, 1), True),
-    "one line": ((1, 8), (0, 1), True),
-    "a batch that goes backwards": ((3, 16, 8), (-128, 8, 1), True),
-    "lines that go backwards": ((16, 8), (-8, 1), False),
-    "lines that overlap": ((16, 32), (8, 1), False),
-    "one line for all": ((16, 8), (0, 1), False),
-}
-
-
 def test_layouts_that_the_copy_engine_reads_run_and_others_are_refused():
     memory = interpreter.array(np.zeros(4096, BF16))[2048:]
-    for shape, strides, fits in LAID.values():
+    for shape, strides, fits in (  # lines with gaps; one line; a batch that goes backwards; lines that do; that overlap
+        ((16, 8), (32, 1), True), ((1, 8), (0, 1), True), ((3, 16, 8), (-128, 8, 1), True), ((16, 8), (-8, 1), False),
+        ((16, 32), (8, 1), False), ((16, 8), (0, 1), False),
+    ):  # fmt: skip
         a = np.lib.stride_tricks.as_strided(memory, shape, [2 * step for step in strides], subok=True)
         b = interpreter.array(np.ones((*shape[:-2], 8, shape[-1]), BF16)).swapaxes(-1, -2)
         out = interpreter.empty((*shape[:-1], 8), BF16)
-        if fits:
+        words = "^matmul: the rung tma wants rows of a and b that follow each other"
+        with contextlib.nullcontext() if fits else pytest.raises(ShapeError, match=words):
             cuda.forward(a, b, None, False, out, None, "tma")
-            np.testing.assert_array_equal(np.asarray(out), 0)
-        else:
-            with pytest.raises(ShapeError, match="^matmul: the rung tma wants rows of a and b that follow each other"):
-                cuda.forward(a, b, None, False, out, None, "tma")
+        assert not fits or not np.asarray(out).any()
 
 
 # ---- tables on a GPU -------------------------------------------------------------------------------------------------

@@ -4,8 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minigrad_kernels import bias, elementwise, interpreter, matmul, optimizer
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels import interpreter, matmul, optimizer
 from minigrad_kernels.launcher import launcher, reads, writes
 from minigrad_kernels.toolchain import backend
 
@@ -51,13 +50,8 @@ def test_results_are_those_of_float32_rounded(half):
 
 
 @each_half
-def test_sums_lists_and_arrays_of_the_interpreter(half):
+def test_sums_and_lists(half):
     """Sums may be asked for unrounded, too large ones become infinite; lists are updated in place."""
-    x = interpreter.array(F.astype(half))
-    out = interpreter.empty(F.shape, half)
-    elementwise.relu(x, out)
-    assert type(out) is interpreter.Array and out.written.all()
-    np.testing.assert_array_equal(out.astype("f4"), np.maximum(F.astype(half), 0).astype("f4"))
     x, single, short = F.astype(half), np.empty((3, 3), "f4"), np.empty((3, 3), half)
     for out in (single, short):
         matmul.forward(x, x.T, None, False, out, NONE)
@@ -90,17 +84,3 @@ def test_kernels_of_16_bits_are_called_where_there_are_some():
     for array in (x, interpreter.array(x), x):
         copied(array, out=array.copy())
     assert seen == [(np.ndarray, "f4"), (interpreter.Array, "f2"), (np.ndarray, "f4")]
-
-
-def test_refuses_mixed_types():
-    half, bfloat = (F.astype(kind) for kind in HALVES)
-    locked = half.copy()
-    locked.flags.writeable = False
-    for error, message, call in (
-        (KindError, "out has type bfloat16, wants float16", lambda: elementwise.relu_grad(half, bfloat, half.copy())),
-        (ShapeError, "relu: out is read-only", lambda: elementwise.relu(half, locked)),
-        (KindError, "out has type float16, wants float32", lambda: bias.column_sums(half, half[0], NONE)),
-    ):
-        with told(message), pytest.raises(error, match=message):
-            call()
-    np.testing.assert_array_equal(half, F.astype(np.float16))
