@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minigrad_kernels.interpreter import address, array, empty, interpret
+from minigrad_kernels.interpreter import address, empty, interpret
 
 from . import ptx
 from .ptx import kernel
@@ -194,50 +194,20 @@ def test_divergent_barriers():
     said = "is reached by 32 of 64 threads of a block, 32 wait at 'bar.sync 0'"
     found(two, "// others", "divergent barrier", said)
     found("@!%p10 ret;\nbar.sync 0;", "bar.sync", "divergent barrier", "32 of 64 threads of a block, 32 have ended")
-    found("@!%p10 bra OUT;\nbar.sync 0;\nOUT:", "bar.sync", "divergent barrier", "32 have ended")
     clean("bar.sync 0;\n@!%p10 ret;")
 
 
 def test_divergent_warps():
-    """Of lanes that have ended, or never were, nothing is expected; those that come later are waited for."""
+    """Of lanes that have ended, or never were, nothing is expected."""
     shuffle, some = (f"shfl.sync.down.b32 %r1, %r30, 1, 31, {mask};" for mask in ("0xffffffff", "0xfffffffe"))
     found(f"@%p11 bra OUT;\n{shuffle}\nOUT: bar.sync 0;", "shfl", "divergent warp", "not there: 0; thread (1, 0, 0)")
     found(some, "shfl", "divergent warp", "which leaves out the lane itself")
     for body in (f"@%p11 ret;\n{shuffle}", f"@%p10 bra OUT;\n{shuffle}\nOUT:", f"@%p11 bra OUT;\n{some}\nOUT:"):
         clean(body)
     clean(shuffle, block=33)
-    body = """
-    mov.u32 %r5, %r30; bra START;
-    MEET: shfl.sync.bfly.b32 %r1, %r5, 1, 31, 0xffffffff; bra OUT;
-    START: and.b32 %r6, %r30, 1; setp.eq.u32 %p1, %r6, 0; @%p1 bra MEET;
-    add.u32 %r5, %r5, 100; bra MEET;
-    OUT: st.global.u32 [%rd30], %r1;"""
-    clean(body, out := empty(64, np.uint32), X)
-    assert out.tolist() == [(i ^ 1) + (0 if i % 2 else 100) for i in range(64)]
 
 
 # ---- where faults are said to be -----------------------------------------------------------------------------------
-
-
-def test_lines_of_source(tmp_path):
-    source = tmp_path / "kernels.py"
-    source.write_text("def helper(x):\n    return x[9]\n\ndef kernel(x):\n    y = helper(x)\n    x[0] = y\n")
-    body = """
-    .loc 1 5 1
-    mov.u32 %r1, 0;
-    .loc 1 2 1, function_name $L__info_string0, inlined_at 1 5 1
-    ld.global.f32 %f1, [%rd0+36];
-    .loc 1 0 1
-    mov.u32 %r2, 0;
-    .loc 1 6 1
-    st.global.f32 [%rd0+40], %f1;
-    """
-    report = interpret(kernel(body, "u64") + f'.file 1 "{source}"\n', (1,), (1,), (array(np.zeros(9, "f4")),))
-    load, store = report.faults
-    assert str(load.line) == "kernels.py:2, called in line 5: return x[9]" and load.line.file == str(source)
-    assert str(store.line) == "kernels.py:6: x[0] = y"
-    lines = {line.line: number for line, number in report.counts.lines.items() if line.file == str(source)}
-    assert lines == {5: 1, 2: 2, 6: 2}
 
 
 def test_faults_are_reported_once_and_the_launch_goes_on():

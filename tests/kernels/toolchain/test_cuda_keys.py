@@ -31,9 +31,9 @@ def program(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     monkeypatch.syspath_prepend(tmp_path)
 
-    def run(files):
+    def run(files, folder=tmp_path):
         for name, text in files.items():
-            (tmp_path / f"{name}.py").write_text(HEAD + textwrap.dedent(text))
+            (folder / f"{name}.py").write_text(HEAD + textwrap.dedent(text))
         for name in files:
             sys.modules.pop(name, None)
         importlib.invalidate_caches()
@@ -145,12 +145,7 @@ def test_kept_ptx_names_no_file_and_serves_in_any_folder(program, tmp_path, monk
     monkeypatch.setattr(compiler, "to_ptx", lambda *_: pytest.fail("compiled again"))
     (other := tmp_path / "other").mkdir()
     monkeypatch.syspath_prepend(other)
-    for name, source in files.items():
-        (other / f"{name}.py").write_text(HEAD + source)
-        sys.modules.pop(name)
-    importlib.invalidate_caches()
-    moved = importlib.import_module("program").made.ptx()
-    assert moved == text.replace(str(tmp_path), str(other))
+    assert program(files, other).ptx() == text.replace(str(tmp_path), str(other))
 
 
 @compiled
