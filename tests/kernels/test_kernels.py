@@ -9,25 +9,10 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.launcher import ANY
-from minigrad_kernels.toolchain import product, vector
-from minigrad_kernels.toolchain.emit import TILES
 
-from .kernel_runs import (
-    CASES,
-    PROCESSORS,
-    check,
-    each_type,
-    make_inputs,
-    make_output,
-    part,
-    rows_of,
-    run,
-    same_bits,
-    told,
-)
+from .kernel_runs import CASES, PROCESSORS, check, each_type, make_inputs, make_output, part, rows_of, same_bits, told
 
 
 @each_type
@@ -82,37 +67,6 @@ def test_launchers_refuse_what_is_not_as_declared():
                 with told(case, name, words), pytest.raises(error, match=words):
                     launch(*given[:position], wrong, *given[position + 1 :])
         same_bits(outputs, fresh)
-
-
-def test_exact_rows_of_matmul_and_conv2d_in_float32_reach_every_tile(monkeypatch):
-    """Each microkernel is called by some row: the loops around them run in Python, where the tiles say their names."""
-    reached = set()
-
-    class Noted:
-        @staticmethod
-        def on(team, shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, *rest):
-            relu, a, b, bias, c, _, scratch = rest[-7:]
-            for job in jobs:
-                if job[product.FORM] == product.DOT:
-                    product._dot_product.function(a, 0, b, bias, c, 0, job, relu, a_rows, c_rows)
-                else:
-                    tables = a_rows, c_rows, a_taps, b_taps, panel_taps
-                    product._gather_product.function(a, 0, b, 0, bias, c, 0, job, relu, *tables, scratch, 0)
-
-    monkeypatch.setattr(product, "_run", Noted)
-    monkeypatch.setattr(product, "_pack", lambda *arguments: None)
-    for name in vector.__all__:
-        monkeypatch.setattr(product, name, lambda *arguments, name=name: reached.add(name))
-    with winograd(False):
-        for case in CASES:
-            if case.exact and case.family in ("matmul", "conv2d"):
-                run(case, np.float32, make_inputs(case, np.float32, integers=True))
-    assert reached == set(vector.__all__)
-
-
-def test_tiles_of_every_instruction_set_are_forced():
-    """Those of AVX-512 want its registers, so they run where a processor has them, which then takes no others."""
-    assert {"avx512", *PROCESSORS} == set(TILES)
 
 
 @pytest.mark.deep

@@ -38,23 +38,6 @@ def test_the_same_bits_wherever_arrays_begin():
     assert len(found) == 1
 
 
-@each_rule
-def test_a_steady_step_sends_nothing(name, sent):
-    """A new rate is sent alone; gradients may move between few places. tests/graph repeats captured steps."""
-    plan, lists, run = Plan(), there(random(name, [(3,), (70,)])), getattr(optimizer, name)
-    others = [lists[0], [array.copy() for array in lists[1]], *lists[2:]]
-    counts, settings = [], FULL[name].copy()
-    for k in range(12):
-        if k == 4:
-            settings[0] = 0.02  # a schedule cuts the rate
-        run(*(others if k > 5 and k % 2 else lists), settings, plan)
-        counts.append(len(sent))
-        settings[-1] += name != "sgd"
-    assert [array.size for array in sent][:2] == [2 * 3 + 3, 5 * 2]  # chunks and starts; addresses
-    first = counts[0]
-    assert counts == [first] * 4 + [first + 1] * 3 + [first + 3] * 5  # the rate, and two tables
-
-
 def test_a_launch_that_fails_leaves_the_count_to_the_host(monkeypatch, sent):
     """The device may have counted a step that did not happen, so the next call sends its own numbers."""
     plan, lists, host = Plan(), there(random("adam", [(3,)])), random("adam", [(3,)])

@@ -226,9 +226,6 @@ def test_tables_go_to_the_device_once(monkeypatch):
     assert len(memory._kept) == memory.KEPT and len(sent) == 3 + memory.KEPT
 
 
-WINDOW = (2, 2), (2, 2), (0, 0), (1, 1)
-
-
 def fits(family, *arrays):
     """Whether the higher rung takes matrices, or images of (x, out, positions)."""
     if family == "bias":
@@ -275,10 +272,6 @@ REFUSED = [
     (
         lambda: pool_cuda.average_forward(far(1 << 16, 1 << 15, 1, 1), *TABLES, IMAGE),
         "average_forward: an array of shape (65536, 1, 32768, 1), wants less than 2147483648 elements; split",
-    ),
-    (
-        lambda: pool_cuda.max_forward(IMAGE, *WINDOW, IMAGE, unwritten((1, 4, 4, 3), dtype=np.uint8), "vector"),
-        "max_forward: the rung vector wants float32, a number of channels that is a multiple of 4",
     ),
     (
         lambda: softmax_cuda.softmax(ones(2, 2, dtype=np.float64), ones(2, 2, dtype=np.float64), "warp"),

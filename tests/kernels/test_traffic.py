@@ -15,7 +15,7 @@ from minigrad_kernels.bias.plan import LINES, cut
 from minigrad_kernels.conv2d import cuda_register
 from minigrad_kernels.toolchain.modes import tf32
 
-from .cases import bias, elementwise, norm, pool2d, softmax
+from .cases import bias, norm, softmax
 from .cases.conv2d import rows as convolution
 from .cases.matmul import row as product
 from .kernel_runs import make_inputs, run
@@ -112,36 +112,8 @@ def of_rows():
         yield softmax.row("softmax", (512, classes)), [("softmax_forward_warp_f32", one)]
 
 
-def of_windows():
-    """Side by side, 2 by 2: all moves once, g and positions for each element of dx."""
-    x = (2, 32, 8, 8)
-    size = 4 * prod(x)
-    forward, _, grad, *_ = pool2d.maximum(x, (2, 2), (2, 2))
-    one = dict(loaded={"x": size}, stored={"out": size // 4, "positions": size // 16}, whole="x out")
-    two = dict(loaded={"g": size, "positions": size // 4}, stored={"dx": size}, whole="dx")
-    yield forward, [("pool2d_max_forward_vector", one)]
-    yield grad, [("pool2d_max_input_grad_vector", two)]
-    forward, grad = pool2d.plain(x, 2, 2)
-    one = dict(loaded={"x": size}, stored={"out": size // 4}, whole="x out")
-    two = dict(loaded={"g": size}, stored={"dx": size}, whole="dx")
-    yield forward, [("pool2d_average_forward_plain_f32", one)]
-    yield grad, [("pool2d_average_input_grad_plain_f32", two)]
-
-
-def of_elements():
-    """Threads of dropout move four elements, one after the other."""
-    size = (2048,)
-    once = {"loaded": {"x": 8192}, "stored": {"out": 8192}, "whole": "x out"}
-    twice = {"loaded": {"x": 8192, "beside": 8192}, "stored": {"out": 8192}, "whole": "x beside out"}
-    yield elementwise.row("relu", size), [("elementwise_rectify_f32", once)]
-    yield elementwise.row("relu_grad", size, arrays=2), [("elementwise_rectify_f32", twice)]
-    yield elementwise.leaky("leaky_relu_grad", size, 0.25), [("elementwise_rectify_f32", twice)]
-    yield elementwise.row("erf", size), [("elementwise_error_f32", once)]
-    yield elementwise.dropout(size, 0.3), [("elementwise_drop_f32", once | {"whole": ""})]
-
-
 SHAPES = (1024, 16), (64, 256), (16, 3072), (768, 10)  # a line of many rows; of 4; of 3 tiles; of no multiple of 4
-MEMORY = [*(row for shape in SHAPES for row in of_columns(shape)), *of_rows(), *of_windows(), *of_elements()]
+MEMORY = [*(row for shape in SHAPES for row in of_columns(shape)), *of_rows()]
 
 
 def checked(case, wanted, rung=None, kind="float32"):

@@ -113,20 +113,11 @@ def test_folders_unused_for_a_month_are_removed(tmp_path, monkeypatch):
 # ---- processes -------------------------------------------------------------------------------------------------------
 
 
-def test_imports_leave_the_process_as_it_was(tmp_path):
-    code = f"""
-import os, sys, threading
-def state():
-    tasks = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else threading.active_count()
-    return dict(os.environ), tasks
-import numpy
-before = state()
-sys.path.insert(0, {str(ROOT)!r})
-import minigrad
-from minigrad_kernels import elementwise, norm, optimizer, pool2d, softmax
-print(state() == before, "numba" in sys.modules)
-"""
-    assert python(code, tmp_path) == ["True", "False"]
+def test_imports_compile_nothing_and_change_no_settings(tmp_path):
+    code = (
+        "import sys, os; before = dict(os.environ); from minigrad_kernels import elementwise, norm, optimizer, softmax"
+    )
+    assert python(code + "; print(dict(os.environ) == before, 'numba' in sys.modules)", tmp_path) == ["True", "False"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

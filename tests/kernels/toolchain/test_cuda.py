@@ -122,27 +122,13 @@ def test_arrays_of_any_strides():
 
 
 @compiled
-def test_ptx_names_the_kernel_and_nothing_of_the_machine(fresh, monkeypatch):
-    """The compiler is told lines, but not where variables live: on the latter it now and then loses a label."""
-    given, names = [], compiler.rename
-    monkeypatch.setattr(compiler, "rename", lambda *arguments: given.append(names(*arguments)) or given[-1])
+def test_ptx_names_the_kernel_its_lines_and_nothing_of_the_machine(fresh):
     text = fresh().ptx()
-    assert 'call void @"llvm.dbg.' not in given[0] and "!DILocation(" in given[0] and text.count(".loc") >= 4
-    assert ".target sm_75" in text and ".visible .entry interpreter_scale_test_0" in text
+    assert ".target sm_75" in text and ".visible .entry interpreter_scale_test_0" in text and text.count(".loc") >= 4
     assert "NumbaEnv" not in text and text.count(".param .") == 3
     all_kernels()
     files = re.findall(r'\.file\s+\d+\s+"([^"]*)"', KERNELS["matmul_plain_f32"].ptx())
     assert files == ["minigrad_kernels/matmul/cuda_plain.py"]
-
-
-@compiled
-def test_loads_do_not_wait_for_stores_and_loops_unroll():
-    """The pointers are promised not to overlap, so four copies are four loads, then four stores."""
-    code = [opcode[:3] for opcode in report.code(cuda_kernels.four_copies, "sm_80")]
-    assert [opcode for opcode in code if opcode in ("LDG", "STG")] == ["LDG"] * 4 + ["STG"] * 4
-    for count, multiplications in ((0, 12), (1, 1), (4, 4)):
-        text = cuda_kernels.power(count).ptx()
-        assert len(re.findall(r"fma\.rn\.f32", text)) == multiplications and "minigrad.unroll" not in text
 
 
 @compiled
@@ -278,14 +264,3 @@ def test_problems_are_found(fresh):
     found = k.binary("sm_90")
     assert report.problems(k, "sm_90") == [] and len(report.code(k, "sm_90")) > 10
     assert 0 < found.registers <= 32 and found[2:] == (0, 0, 0)
-
-
-@compiled
-def test_innermost_loops_and_bytes_that_a_thread_moves():
-    k = cuda_kernels.power(3)
-    (loop,) = report.loops(k, "sm_90")
-    assert loop["FFMA"] == 3 and report.inner_loop(k, "sm_90") == loop, "twelve steps, unrolled by three"
-    assert report.inner_loop(cuda_kernels.four_copies, "sm_90").total() == 0
-    found = {"LDG.E.128.CONSTANT": 2, "STS.64": 1, "LDS": 3, "LDG.E.U16": 1, "LDSM.16.MT88.4": 1, "STG.E.U8": 5}
-    found |= {"LDGSTS.E.BYPASS.128.ZFILL": 1, "FFMA": 9, "UTMALDG.2D": 1, "LDC.64": 1}
-    assert report.bytes_moved(found) == 2 * 16 + 8 + 3 * 4 + 2 + 16 + 5 + 16
