@@ -47,10 +47,6 @@ def exists(case, module):
 # ---- arguments -------------------------------------------------------------------------------------------------------
 
 
-def generator(case):
-    return np.random.default_rng(zlib.crc32(str(case).encode()))
-
-
 def laid_out(array, layout):
     """An equal array that lies in memory as the layout says."""
     if layout is None:
@@ -74,7 +70,7 @@ def make_input(rng, shape, kind, layout, dtype, integers):
 
 
 def make_inputs(case, dtype, integers=False):
-    rng, count = generator(case), len(case.shapes)
+    rng, count = np.random.default_rng(zlib.crc32(str(case).encode())), len(case.shapes)
     kinds = case.kinds + ("float",) * (count - len(case.kinds))
     layouts = case.layouts + (None,) * (count - len(case.layouts))
     rows = zip(case.shapes, kinds, layouts, strict=True)

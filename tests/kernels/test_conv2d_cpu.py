@@ -107,7 +107,7 @@ def test_a_residual_is_added_and_all_is_rounded_once():
     ):
         function = {"conv2d": conv2d.forward, "matmul": matmul.forward}[case.family]
         single = replace(case, outputs=(replace(case.outputs[0], kind="float32"),))
-        for device, kind in product(("cpu", DEVICE), TYPES):
+        for device, kind in (*product(["cpu"], TYPES), (DEVICE, "float32"), (DEVICE, "float16")):
             exact(function, kind, case, residual=True, device=device)
             if TYPES[kind].itemsize == 2:
                 exact(function, kind, single, residual=True, device=device)

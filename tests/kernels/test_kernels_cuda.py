@@ -19,7 +19,7 @@ LARGE = (
 
 
 def elements(case):
-    return max(np.prod(shape) for shape in case.shapes if shape)
+    return max(np.prod(shape) for shape in case.shapes if shape is not None)
 
 
 ROWS = [case for case in CASES if exists(case, ".cuda") and (case.family != "conv2d" or elements(case) < LARGE)]

@@ -135,11 +135,8 @@ def test_refuses_arguments_and_blocks_that_are_too_large(gpu, k):
     for position, value, message in (
         (0, [1.0], r"x is list \[1.0\], wants a cupy.ndarray or an address"),
         (1, 1e39, r"a is float 1e\+39, wants a Python number that f32 holds"),
-        (1, "x", "a is str 'x', wants a Python number that f32 holds"),
-        (3, 1.5, "i is float 1.5, wants a Python number that i32 holds"),
         (3, 1 << 31, "i is int 2147483648, wants a Python number that i32 holds"),
         (4, -1, "u is int -1, wants a Python number that u32 holds"),
-        (7, -1, "out is int -1, wants a cupy.ndarray or an address"),
         (7, None, "out is NoneType None, wants a cupy.ndarray or an address"),
     ):
         arguments = [*ARGUMENTS[:position], value, *ARGUMENTS[position + 1 :]]

@@ -279,19 +279,15 @@ LINES = {  # what a small CNN multiplies: (shape and order of a, of b), kernels 
     "large layer": ((4096, 512), N, (512, 1024), N, "buffered_128x128_kn", "asynchronous_{}_kn"),
     "large layer, Linear": ((4096, 512), N, (512, 1024), T, "buffered_128x128_kk", "asynchronous_{}_kk"),
     "large layer, odd": ((4095, 511), N, (511, 1023), N, "register_128x128", "tensor_{}"),
-    "both along the other axis": ((4096, 1024), T, (1024, 1024), T, "register_128x128", "tensor_{}"),
     "1x1 convolution": ((8192, 64), N, (64, 64), N, "register_64x64", "asynchronous_{}_kn"),
     "its weight gradient": ((64, 8192), T, (8192, 64), N, "register_64x64 add", "asynchronous_{}_mn add_{}"),
     "three channels in": ((8192, 3), N, (3, 64), N, "register_64x64", "tensor_{}"),
     "head": ((128, 512), N, (512, 10), T, "register_64x64 add", "asynchronous_{}_kk"),
     "head, weight gradient": ((10, 64), T, (64, 512), N, "register_64x64", "tensor_{}"),
-    "tiny": ((3, 4), N, (4, 5), N, "register_64x64", "tensor_{}"),
 }
 LAYERS = {  # what small CNNs have: (x, w, settings) -> rungs forward, of the input gradient, of the weight gradient
     "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, "register plain register*"),
     "keras 2": ((64, 32, 26, 26), (64, 32, 3, 3), {}, "vector narrow vector*"),
-    "lenet 2": ((64, 6, 14, 14), (16, 6, 5, 5), {}, "register narrow register*"),
-    "resnet 1": ((128, 3, 32, 32), (16, 3, 3, 3), SAME, "register plain register*"),
     "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, "narrow narrow narrow*"),
     "deep": ((1, 64, 8, 8), (64, 64, 3, 3), SAME, "vector* vector* vector"),
     "bottleneck": ((64, 64, 16, 16), (64, 64, 1, 1), {}, "product product product*"),
@@ -391,7 +387,6 @@ def test_launchers_take_16_bits_and_widen_what_tensor_cores_do_not_suit():
 AT = "a and b at addresses that are multiples of 16, each with a stride of one element along one axis whose size is a"
 PRODUCTS_REFUSED = {  # shapes of a and b, type, rung -> message
     ((8, 8), (8, 8), "float32", "fast"): "rung is 'fast', wants one of plain, tiled, register_64x64",
-    ((8, 8), (8, 8), "float64", "tiled"): "rung is 'tiled', wants one of plain",
     ((8, 8), (8, 9), "float32", "buffered"): f"the rung buffered wants {AT} multiple of 4,",
     ((8, 8), (8, 9), "float16", "async"): f"the rung async wants {AT} multiple of 8,",
     ((8, 319), (319, 8), "float32", "split"): "the rung split wants long sums for few results, got 319 terms",
@@ -400,11 +395,9 @@ PRODUCTS_REFUSED = {  # shapes of a and b, type, rung -> message
 }
 X, W = (1, 4, 8, 8), (8, 4, 3, 3)
 CONVOLUTIONS_REFUSED = [  # arguments of started -> message
-    (("forward", X, W), dict(rung="fast"), "rung is 'fast', wants one of plain"),
     (("forward", X, W), dict(rung="register", kind="float64"), "the rung register wants float32"),
     (("forward", X, W), dict(rung="tensor"), "the rung tensor wants float16, bfloat16, or float32 in the mode"),
     (("input_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "the rung vector wants addresses that"),
-    (("weight_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "the rung vector wants addresses that"),
     (("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "the rung vector wants at most 16 x 16"),
     (("forward", X, (8, 2, 3, 3)), dict(rung="tiled", groups=2), "the rung tiled wants the forward direction"),
     (("forward", X, (8, 4, 1, 1)), dict(rung="product", stride=(1, 2)), "the rung product wants filters of"),

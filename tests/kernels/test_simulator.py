@@ -32,7 +32,7 @@ RUNGS = dict.fromkeys(("augment", "pool2d", "bias", "norm", "softmax", "elementw
 RUNGS["matmul"] = RUNGS["conv2d"] = "plain", "tiled"
 # They start kernels of other families as well, or count in words of 32 bits.
 LEFT = {"forward_pooled", "max_relu_input_grad", "dropout"}
-LARGEST = 200  # elements of an array: the simulator starts a thread of the system for each of them
+LARGEST = 100  # elements of an array: the simulator starts a thread of the system for each of them
 
 
 def rows():

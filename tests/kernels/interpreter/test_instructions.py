@@ -12,6 +12,7 @@ from .ptx import apply
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # GPUs raise no flags
 SIX = "s16 u16 s32 u32 s64 u64"
+M, S = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def dtype_of(kind):
@@ -123,26 +124,18 @@ def test_whole_numbers():
             check(code.format(t=kind, n=bits), arrays, np.array(exact, f"u{result.itemsize}").view(result))
 
 
-def test_carries_make_sums_and_products_of_128_bits():
+def test_carries_make_numbers_of_64_bits_from_halves():
+    """Which are put together from registers and taken apart."""
     a, b = (whole("u64", seed) for seed in (1, 2))
-    head = ".reg .u32 %a0, %a1, %b0, %b1, %x0, %x1, %x2, %x3; mov.b64 {%a0, %a1}, %a; mov.b64 {%b0, %b1}, %b;"
-    for name, wanted in (("add", a + b), ("sub", a - b)):
-        code = f"{name}.cc.u32 %x0, %a0, %b0; {name}c.u32 %x1, %a1, %b1; mov.b64 %z, {{%x0, %x1}};"
-        check(head + code, (a, b), wanted)
-    code = """mul.lo.u32 %x0, %a0, %b0; mul.hi.u32 %x1, %a0, %b0;
-    mad.lo.cc.u32 %x1, %a0, %b1, %x1; madc.hi.u32 %x2, %a0, %b1, 0;
-    mad.lo.cc.u32 %x1, %a1, %b0, %x1; madc.hi.cc.u32 %x2, %a1, %b0, %x2; madc.hi.u32 %x3, %a1, %b1, 0;
-    mad.lo.cc.u32 %x2, %a1, %b1, %x2; addc.u32 %x3, %x3, 0; mov.b64 %z, {%x2, %x3};"""
-    check(head + code, (a, b), np.array([int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)], np.uint64))
-
-
-def test_registers_are_taken_apart_and_put_together():
-    x, y = whole("u64"), floats("f32")
-    swap = ".reg .b32 %lo, %hi; mov.b64 {%lo, %hi}, %a; mov.b64 %z, {%hi, %lo};"
-    check(swap, (x,), x << np.uint64(32) | x >> np.uint64(32))
-    quarters = ".reg .b16 %h<4>; mov.b64 {%h0, %h1, %h2, %h3}, %a; mov.b64 %z, {%h3, %h2, %h1, %h0};"
-    check(quarters, (x,), x.view("u2").reshape(-1, 4)[:, ::-1].copy().view("u8")[:, 0])
-    check(".reg .b16 %h; mov.b32 {_, %h}, %a; cvt.u32.u16 %z, %h;", (y,), y.view("u4") >> 16)
+    head = ".reg .u32 %a0, %a1, %b0, %b1, %x0, %x1; mov.b64 {%a0, %a1}, %a; mov.b64 {%b0, %b1}, %b;"
+    product = "mul.lo.u32 %x0, %a0, %b0; mul.hi.u32 %x1, %a0, %b0; mad.lo.u32 %x1, %a0, %b1, %x1;"
+    for code, wanted in (
+        ("add.cc.u32 %x0, %a0, %b0; addc.u32 %x1, %a1, %b1;", a + b),
+        ("sub.cc.u32 %x0, %a0, %b0; subc.u32 %x1, %a1, %b1;", a - b),
+        (product + "mad.lo.cc.u32 %x1, %a1, %b0, %x1;", a * b),
+        ("mad.lo.cc.u32 %x0, %a0, %b0, %a1; madc.hi.u32 %x1, %a0, %b0, 0;", (a & M) * (b & M) + (a >> S)),
+    ):
+        check(head + code + " mov.b64 %z, {%x0, %x1};", (a, b), wanted)
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------
