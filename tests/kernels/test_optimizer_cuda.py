@@ -126,27 +126,6 @@ def momentum(parameters, gradients, buffers, plan):
     optimizer.sgd(parameters, gradients, buffers, hyper(SGD, RATE=1, MOMENTUM=0.5), plan)
 
 
-def test_a_plan_follows_every_change():
-    """Of the gradients alone, a state, the parameters, which states there are, their number, the rule."""
-    plan, zero = Plan(), [np.zeros(2)]
-    p, buffer, other = [np.zeros(2)], [np.zeros(2)], [np.zeros(2)]
-    momentum(p, [np.ones(2)], buffer, plan)
-    momentum(p, [np.full(2, 3.0)], buffer, plan)
-    assert (p[0] == -4.5).all() and (buffer[0] == 3.5).all()
-    momentum(p, zero, other, plan)
-    assert (p[0] == -4.5).all() and (other[0] == 0).all()
-    momentum(p, [np.ones(2)], None, plan)
-    assert (p[0] == -5.5).all() and (other[0] == 0).all()
-    momentum(zero, [np.ones(2)], buffer, plan)
-    assert (zero[0] == -2.75).all() and (p[0] == -5.5).all()
-    momentum([*p, *zero], [np.ones(2), np.ones(2)], [*other, *buffer], plan)
-    assert (p[0] == -6.5).all() and (zero[0] == -5.125).all()
-    plan = Plan()
-    optimizer.adam(*there([[np.ones(4, "f4")] for _ in range(4)]), None, TOGETHER, plan)
-    momentum(*(lists := there([[np.ones(4, "f4")] for _ in range(3)])), plan)
-    assert on_host(lists[0][0])[0] == -0.5
-
-
 def test_what_a_plan_has_not_seen_is_refused():
     plan, p, b = Plan(), [np.zeros(2)], [np.zeros(2)]
     momentum(p, [np.ones(2)], None, plan)

@@ -266,16 +266,8 @@ REFUSED = [
         "batch_statistics: the rung vector wants float32, sizes that are multiples of 4",
     ),
     (
-        lambda: norm_cuda.batch_normalize(far(1 << 20, 1 << 11), *[None] * 4, EPS, None, False, None),
-        "batch_normalize: shape (1048576, 2048) has 2147483648 elements, wants less than 2147483648; split",
-    ),
-    (
         lambda: pool_cuda.average_forward(far(1 << 16, 1 << 15, 1, 1), *TABLES, IMAGE),
         "average_forward: an array of shape (65536, 1, 32768, 1), wants less than 2147483648 elements; split",
-    ),
-    (
-        lambda: softmax_cuda.softmax(ones(2, 2, dtype=np.float64), ones(2, 2, dtype=np.float64), "warp"),
-        "softmax: the rung warp wants float32",
     ),
 ]
 

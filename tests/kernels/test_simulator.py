@@ -32,7 +32,7 @@ RUNGS = dict.fromkeys(("augment", "pool2d", "bias", "norm", "softmax", "elementw
 RUNGS["matmul"] = RUNGS["conv2d"] = "plain", "tiled"
 # They start kernels of other families as well, or count in words of 32 bits.
 LEFT = {"forward_pooled", "max_relu_input_grad", "dropout"}
-LARGEST = 100  # elements of an array: the simulator starts a thread of the system for each of them
+LARGEST = 200  # elements of an array: the simulator starts a thread of the system for each of them
 
 
 def rows():
@@ -120,6 +120,7 @@ else:
         assert found == {file.parent.name for file in Path(minigrad_kernels.__file__).parent.glob("*/cuda*.py")}
         assert found == RUNGS.keys() | {"optimizer"}
 
+    @pytest.mark.deep
     def test_all_of_it_in_a_process_of_the_simulator():
         pytest.importorskip("numba_cuda")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]

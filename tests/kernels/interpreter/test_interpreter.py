@@ -163,12 +163,8 @@ def test_functions_are_called_and_hints_change_nothing():
 
 def test_arrays_of_the_device_and_their_addresses():
     x = empty((3, 4))
-    assert type(x) is Array and np.isnan(x).all() and np.isnan(empty(3, np.float64)).all()
+    assert type(x) is Array and np.isnan(x).all() and np.isnan(empty((), np.float16))
     assert type(x[1:].T.reshape(-1)) is Array and type(x + 1) is Array and type(array([1, 2])) is Array
-    y = array(np.arange(3))
-    y += 1
-    assert type(y) is Array and y.tolist() == [1, 2, 3]
-    assert np.isnan(empty((), np.float16)) and empty((0, 3)).size == 0
     x = np.zeros((4, 6), np.float32)
     assert address(x[1:, 2:]) - address(x) == 32 and address(x.T) == address(x) and address(x[::-1]) == address(x) + 72
     assert address(x) % 4096 == 0

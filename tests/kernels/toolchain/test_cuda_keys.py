@@ -149,21 +149,16 @@ def test_kept_ptx_names_no_file_and_serves_in_any_folder(program, tmp_path, monk
 
 
 @compiled
-def test_faults_show_lines_of_files_in_any_folder_and_of_cells(tmp_path, monkeypatch):
+def test_faults_show_lines_of_files_in_any_folder_and_of_cells(program, tmp_path, monkeypatch):
     """Windows' paths have the same signs in LLVM's IR as this folder."""
-    x, text = np.zeros(32, np.float32), HEAD + KERNEL.replace("EXPRESSION", "x[32]")
-
-    def shows(made, place):
-        del KERNELS[made.name]
+    x, source = np.zeros(32, np.float32), KERNEL.replace("EXPRESSION", "x[32]")
+    (folder := tmp_path / 'größer, "quoted"').mkdir()
+    monkeypatch.syspath_prepend(folder)
+    name, space = "<ipython-input-1>", {"__name__": "__main__"}
+    monkeypatch.setitem(linecache.cache, name, (0, None, (HEAD + source).splitlines(True), name))
+    exec(compile(HEAD + source, name, "exec"), space)
+    for made, place in ((program({"program": source}, folder), "program.py"), (space["made"], name)):
         (fault,) = interpret(made, (1,), (32,), (x, x.copy())).faults
         assert str(fault).endswith(f"{place}:7: out[cuda.threadIdx.x] = x[32]")
         assert made.binary("sm_90").registers
-
-    (folder := tmp_path / 'größer, "quoted"').mkdir()
-    (folder / "shown.py").write_text(text)
-    monkeypatch.syspath_prepend(folder)
-    shows(importlib.import_module("shown").made, "shown.py")
-    name, space = "<ipython-input-1>", {"__name__": "__main__"}
-    monkeypatch.setitem(linecache.cache, name, (len(text), None, text.splitlines(True), name))
-    exec(compile(text, name, "exec"), space)
-    shows(space["made"], name)
+    del KERNELS["__main___made"]
