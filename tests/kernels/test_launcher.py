@@ -86,12 +86,6 @@ def test_one_plan_for_arrays_that_lie_alike():
         total(np.ones((2, 3), "f"), (2, 7), True, frozen(np.ones((2, 3), "f")), space)
 
 
-def test_arrays_by_name_and_float32_beside_16_bits():
-    x, out = np.ones((2, 3), np.float16), np.empty((2, 3), np.float32)
-    total(x=x, size=2, relu=False, out=out, workspace=space)
-    assert (out == 4).all()
-
-
 def test_plans_are_few_and_keep_no_array_alive(monkeypatch):
     monkeypatch.setattr(launcher, "MOST", 3)
     plans = total.contract.plans

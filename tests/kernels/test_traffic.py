@@ -228,10 +228,7 @@ def of_lower_rungs():
 
 @pytest.mark.parametrize(
     "row",
-    [
-        *(pytest.param(row, marks=pytest.mark.deep) for row in (*of_products(), *of_convolutions())),
-        *of_lower_rungs(),
-    ],
+    [*(pytest.param(row, marks=pytest.mark.deep) for row in (*of_products(), *of_convolutions())), *of_lower_rungs()],
     ids=lambda row: f"{row[0]} {'-'.join(map(str, row[2:]))}",
 )
 def test_tiles_cost_what_their_docstrings_say(row):

@@ -80,10 +80,7 @@ def average(x, rows, columns):
         tables = dict(rows=rows, columns=columns)
         return AverageCase("pool2d", function, (shape,), tables, (Output(output, image),), **settings, **extra)
 
-    return [
-        case("average_forward", x, out),
-        case("average_input_grad", out, x, reference_params={"x_size": x[2:]}),
-    ]
+    return [case("average_forward", x, out), case("average_input_grad", out, x, reference_params={"x_size": x[2:]})]
 
 
 def plain(x, kernel, stride, padding=0, ceil_mode=False, include=True, divisor=None):

@@ -138,23 +138,19 @@ AGAIN = "add.u32 %r36, %r33, {};\ncp.async.ca.shared.global [%r36], [%rd30], 4;\
 OWN, NEXT = (f"ld.shared.f32 %f1, [{place}];\nst.global.f32 [%rd31], %f1;" for place in ("%r33", "%r35"))
 WAIT = "cp.async.wait_group {};\n"
 LATE = "setp.eq.u32 %p1, %r34, 1; @%p1 bra PAST;\ncp.async.wait_group 0;\nPAST: bar.sync 0;\n"
-VECTOR = "setp.eq.u32 %p2, %r30, 0;\n@%p2 ld.shared.v4.f32 {%f1, %f2, %f3, %f4}, [%r33];"
 TOO_EARLY = "cp.async wait"
 
 
 def test_copies_are_waited_for():
     """By the thread that started them, before a barrier lets others read; else the fault names the wait it wants."""
     for body, part, kind, message in (
-        (START + OWN, "ld.shared", TOO_EARLY, "under way (PTX:"),
         (START + OWN, "ld.shared", TOO_EARLY, "wants cp.async.wait_group 0 or less"),
         (START + AGAIN.format(512) + WAIT.format(2) + OWN, "ld.shared", TOO_EARLY, "wants cp.async.wait_group 1 or"),
         (START.replace("cp.async.commit_group;", "") + WAIT.format(0) + OWN, "ld.shared", TOO_EARLY, "in no committed"),
         (START + "st.shared.f32 [%r33], %f10;", "st.shared", TOO_EARLY, "under way (PTX:"),
         (START + AGAIN.format(0), "cp.async.ca.shared.global [%r36]", TOO_EARLY, "under way (PTX:"),
         (START + LATE + NEXT, "ld.shared", TOO_EARLY, "thread (1, 0, 0) of block (0, 0, 0) is under way"),
-        (START + LATE + VECTOR, "ld.shared.v4", TOO_EARLY, "cp.async of thread (1, 0, 0) of block (0, 0, 0)"),
         (START + WAIT.format(0) + NEXT, "ld.shared", "shared race", WROTE),
-        (START + MEET + WAIT.format(0) + NEXT, "ld.shared", "shared race", WROTE),
     ):  # fmt: skip
         found(body, part, kind, message, X, out := empty(64))
         assert kind == "shared race" or np.isnan(out).any()

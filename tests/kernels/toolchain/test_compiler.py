@@ -41,20 +41,6 @@ def twice(x):
     return x + x
 
 
-def test_a_part_is_compiled_once_for_each_type():
-    """A number that is written in the caller is of no type of its own."""
-    double = jit(lambda x: x + x)  # in a closure, of which nothing is kept on disk
-
-    def called(x, out):
-        out[0] = double(2) + double(3) + double(x.size)
-        out[1] = double(x[0]) + double(0.5)
-
-    out = np.zeros(2)
-    jit(called)(np.array([7.0]), out)
-    assert out.tolist() == [12, 15]
-    assert {str(*kinds) for kinds in double.part.overloads} == {"int64", "float64"}
-
-
 def test_an_error_in_a_part_reaches_python():
     @jit
     def stepped(out, step):
