@@ -7,12 +7,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import minigrad
 from minigrad_kernels import conv2d, matmul, pool2d
 from minigrad_kernels.conv2d import cpu, plan
 from minigrad_kernels.conv2d.geometry import Geometry
 from minigrad_kernels.conv2d.winograd_mode import mode, winograd
-from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain import threads
 
 from .cases.conv2d import POOLED, pooled, rows
@@ -200,18 +198,6 @@ def test_winograd_is_close_exact_on_small_integers_and_passes_nan(case):
             with winograd(way), np.errstate(all="ignore"):
                 found.append(run(case, np.float32, inputs))
         same_bits(*found)
-
-
-def test_the_engine_has_the_switch():
-    assert minigrad.winograd is winograd
-    x, w = (minigrad.randn(*shape) for shape in ((2, 32, 26, 26), (32, 32, 3, 3)))
-    one = minigrad.nn.functional.conv2d(x, w, padding=1).numpy()
-    with minigrad.winograd(False):
-        two = minigrad.nn.functional.conv2d(x, w, padding=1).numpy()
-    assert not np.array_equal(one, two)
-    close(one, two)
-    with pytest.raises(ShapeError, match="mode is 'sometimes'"), winograd("sometimes"):
-        pass
 
 
 # ---- the choice ------------------------------------------------------------------------------------------------------

@@ -1,15 +1,10 @@
 """The rows of tests/kernels/cases that CUDA kernels exist for: the interpreter runs the code that the compiler made."""
 
-import re
-
 import numpy as np
 import pytest
 
-from minigrad_kernels import interpreter
 from minigrad_kernels.bias import cuda as bias_cuda
-from minigrad_kernels.errors import KindError
 from minigrad_kernels.softmax import cuda_teams
-from minigrad_kernels.toolchain import implementation
 
 from .kernel_runs import CASES, DEVICE, check, exists, rows_of
 
@@ -48,9 +43,3 @@ def test_plain_rungs_of_float32(rows, monkeypatch):
         monkeypatch.setattr(module, "choose", lambda op, rung, misfits: "plain")
     for case in rows:
         check(case, np.float32, DEVICE)
-
-
-def test_functions_without_a_cuda_kernel_say_so():
-    words = "softmax.sparsemax: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
-    with pytest.raises(KindError, match="^" + re.escape(words)):
-        implementation("minigrad_kernels.softmax", "sparsemax", interpreter.empty(1))

@@ -8,6 +8,7 @@ from minigrad_kernels import augment, bias, conv2d, elementwise, interpreter, ma
 from minigrad_kernels.elementwise import reference
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import FILTER
+from minigrad_kernels.toolchain import implementation
 
 from .kernel_runs import laid_out, told
 
@@ -86,7 +87,9 @@ def grouped(groups, space=SPACE):
     return lambda: norm.group_norm(x, FOUR, FOUR, EPS, x.copy("K"), *statistics, space)
 
 
+NO_KERNEL = "softmax.sparsemax: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
 REFUSED = [
+    (lambda: implementation("minigrad_kernels.softmax", "sparsemax", interpreter.empty(1)), KindError, NO_KERNEL),
     (shaped(w=(8, 1, 3, 3)), ShapeError, r"x has 3 channels \(shape \(2, 3, 8, 8\)\), w takes 1 and makes 8"),
     (
         shaped(w=(4, 1, 3, 3), groups=3),
@@ -95,7 +98,6 @@ REFUSED = [
     ),
     (shaped(dilation=(1, 4)), ShapeError, r"w reaches over \(3, 9\) \(shape \(4, 3, 3, 3\), dilation \(1, 4\)\)"),
     (convolved(stride=(1, 0)), ShapeError, r"stride is \(1, 0\), wants at least 1"),
-    (convolved(image(9, 64, 9, 9), (64, 64, 3, 3), (9, 64, 7, 7), space=SPACE[:3]), ShapeError, "workspace has shape"),
     (multiplied((3,)), ShapeError, r"a has shape \(3,\), wants at least 2 axes"),
     (multiplied((2, 5)), ShapeError, r"a has 5 columns \(shape \(2, 5\)\), b has 3 rows \(shape \(3, 4\)\)"),
     (multiplied((2, 2, 3), (3, 3, 4)), ShapeError, r"the leading axes \(2,\) and \(3,\) do not broadcast"),
@@ -117,7 +119,6 @@ REFUSED = [
     (pooled((2, 3, 4, 4), (3, 2)), ShapeError, r"out has shape \(2, 3, 3, 2\), wants \(2, 3, 2, 2\)"),
     (windows(padding=(0, 2)), ShapeError, r"padding is 2 along the width, wants 0 to 1"),
     (windows(size=(1, 4)), ShapeError, "x has height 1 .* too small for kernel_size 2"),
-    (windows(size=(4, 0)), ShapeError, "x has width 0"),
     (windows(size=(2, 2), padding=UNIT, dilation=(3, 3)), ShapeError, "covers no element"),
     (averaged(3, 2), ShapeError, "rows leaves the input"),
     (averaged(4, 3), ShapeError, r"columns has shape \(2, 3\), wants \(3, 3\)"),
@@ -125,10 +126,8 @@ REFUSED = [
     (total(mean=1), KindError, "cross_entropy: mean is 1, wants True or False"),
     (total(space=SPACE[:9]), ShapeError, r"workspace has shape \(9,\), wants .* bytes; see softmax.workspace"),
     (cut(indices=(0, 3)), ShapeError, "indices has numbers from 0 to 3, wants 0 to 2"),
-    (cut(offsets=3), ShapeError, "offsets has numbers from 3 to 3, wants 0 to 2"),
     (cut(padding=-1), ShapeError, "padding is -1, wants 0 to"),
     (grads(out=ROW), ShapeError, "dx is None beside out"),
-    (grads(dresidual=ROW), ShapeError, "dresidual is given without out"),
     (grouped(3), ShapeError, r"mean has shape \(3, 3\), wants \(N, groups\)"),
     (grouped(2, SPACE[:9]), ShapeError, "group_norm: workspace has shape"),
     (lambda: bias.column_sums(ROW[:, :0], FOUR[:0], SPACE), ShapeError, r"wants \(N, C\).* with C at least 1"),

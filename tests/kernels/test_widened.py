@@ -4,9 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minigrad_kernels import interpreter, matmul, optimizer
-from minigrad_kernels.launcher import launcher, reads, writes
-from minigrad_kernels.toolchain import backend
+from minigrad_kernels import matmul, optimizer
 
 from .kernel_runs import CASES, make_inputs, part, run, same_bits, told, widened_arrays, with_halves
 
@@ -67,20 +65,3 @@ def test_sums_and_lists(half):
         wanted = [(one - step).astype(half).astype("f4") for one in wanted]
     same_bits([one.astype("f4") for one in p], wanted)
     same_bits(buffers, [np.full(buffer.shape, 1.5, half) for buffer in buffers])
-
-
-def test_kernels_of_16_bits_are_called_where_there_are_some():
-    seen = []
-
-    @launcher(reads("x", "*"), writes("out", "*"), view=None, native=lambda x, out: backend(x) == "cuda")
-    def copied(x, out):
-        def run(x, out):
-            seen.append((type(x), x.dtype))
-            out[...] = x
-
-        return run
-
-    x = F.astype(np.float16)
-    for array in (x, interpreter.array(x), x):
-        copied(array, out=array.copy())
-    assert seen == [(np.ndarray, "f4"), (interpreter.Array, "f2"), (np.ndarray, "f4")]

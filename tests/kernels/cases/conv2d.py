@@ -76,7 +76,6 @@ GEOMETRIES = [
         for c, o in ((1, 1), (1, 33), (3, 16), (6, 20), (16, 6), (16, 16), (20, 33), (20, 1))
     ),
     *(rows((3, 5, 6, 6), (4, 5, 1, 1), stride) for stride in ((1, 1), (3, 2))),
-    rows((2, 4, 9, 9), (7, 4, 5, 5), padding=(3, 0), bias=True),
     rows((9, 3, 5, 4), (6, 3, 5, 4)),  # filter as large as the input
     rows((2, 3, 3, 4), (4, 3, 5, 5), padding=(3, 3), bias=True),  # filter larger than the input
     rows((2, 2, 5, 5), (3, 2, 2, 2), (3, 3)),  # inputs that nothing reads
@@ -85,7 +84,6 @@ GEOMETRIES = [
     rows((0, 3, 5, 5), (4, 3, 3, 3), bias=True),
     *(rows((n, 8, 4, 4), (8, 8, 3, 3), padding=(1, 1)) for n in (1, 7, 9, 65)),  # blocks of images
     rows((1, 32, 17, 19), (33, 32, 3, 3), padding=(1, 1)),  # one image for two threads
-    rows((5, 16, 13, 13), (32, 16, 3, 3), bias=True, relu=True),
     rows((2, 90, 5, 5), (90, 90, 3, 3), padding=(1, 1)),  # dw too large for partial sums
     rows((1, 8, 160, 150), (8, 8, 3, 3), padding=(1, 1)),  # image too large for the cache
 ]  # fmt: skip
