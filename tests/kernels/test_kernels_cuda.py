@@ -8,9 +8,8 @@ from minigrad_kernels.softmax import cuda_teams
 
 from .kernel_runs import CASES, DEVICE, check, exists, rows_of
 
-LARGE = (
-    4_000  # elements of an operand; float64 has the formula alone, and large convolutions are in test_conv2d_cuda.py
-)
+# Elements of an operand; float64 has the formula alone, and large convolutions are in test_rungs.py.
+LARGE = 4_000
 
 
 def elements(case):

@@ -1,5 +1,6 @@
 """The rungs of the matrix product, the convolution and its gradients on CUDA, one by one: results, choice, refusals."""
 
+import contextlib
 import re
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,12 @@ import pytest
 from minigrad_kernels import conv2d, interpreter, matmul
 from minigrad_kernels.conv2d import cuda as conv_cuda
 from minigrad_kernels.conv2d import cuda_plan
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.interpreter.tensor_map import TensorMap, encode
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
-from minigrad_kernels.matmul import cuda, plan
+from minigrad_kernels.matmul import cuda, cuda_hopper, plan
 from minigrad_kernels.toolchain.modes import tf32
+from tests import standin
 from tests.gpu.small import runs_on
 
 from .cases.conv2d import pooled, rows
@@ -370,7 +373,6 @@ def test_types_and_places_choose_among_convolutions():
     assert names == ["tensor_bfloat16_forward", "matmul_add_bfloat16"]
     strides = (1, 4, 900, 900), (8, 4, 3, 3)  # that make more classes than a grid has
     assert started("input_grad", *strides, (300, 300))[0][0] == "plain_input_grad_f32"
-    assert started("input_grad", *strides, (30, 30))[0][1] == (8, 1, 900)
 
 
 def test_launchers_take_16_bits_and_widen_what_tensor_cores_do_not_suit():
@@ -425,3 +427,91 @@ def test_a_rung_that_does_not_fit_and_sizes_beyond_32_bits_say_why():
     for direction, x, stride, message in FAR:
         with pytest.raises(ShapeError, match="^conv2d" + re.escape(message)):
             conv2d.workspace(direction, x, (1, 1, 1, 1), stride, (0, 0), (1, 1), 1, np.float32, interpreter.empty(1))
+
+
+# ---- the rung for Hopper: what its copies of boxes read, and their tables on a GPU -----------------------------------
+
+BF16 = TYPES["bfloat16"]
+ROWS, COLUMNS, STEPS = 64, 16, 6 * 64  # more tiles of k than there are stages
+
+
+def operands():
+    """a, and b turned: both lie along k."""
+    rng = np.random.default_rng(0)
+    return (rng.integers(-3, 4, shape).astype(BF16) for shape in ((ROWS, STEPS), (COLUMNS, STEPS)))
+
+
+def test_layouts_that_the_copy_engine_reads_run_and_others_are_refused():
+    memory = interpreter.array(np.zeros(4096, BF16))[2048:]
+    for shape, strides, fits in (  # lines with gaps; one line; a batch that goes backwards; lines that do; that overlap
+        ((16, 8), (32, 1), True), ((1, 8), (0, 1), True), ((3, 16, 8), (-128, 8, 1), True), ((16, 8), (-8, 1), False),
+        ((16, 32), (8, 1), False), ((16, 8), (0, 1), False),
+    ):  # fmt: skip
+        a = np.lib.stride_tricks.as_strided(memory, shape, [2 * step for step in strides], subok=True)
+        b = interpreter.array(np.ones((*shape[:-2], 8, shape[-1]), BF16)).swapaxes(-1, -2)
+        out = interpreter.empty((*shape[:-1], 8), BF16)
+        words = "^matmul: the rung tma wants rows of a and b that follow each other"
+        with contextlib.nullcontext() if fits else pytest.raises(ShapeError, match=words):
+            cuda.forward(a, b, None, False, out, None, "tma")
+        assert not fits or not np.asarray(out).any()
+
+
+# ---- tables on a GPU -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """What the driver's function is called with; it makes the interpreter's maps of that."""
+    calls = []
+
+    def encode_tiled(place, kind, rank, address, sizes, strides, box, steps, *modes):
+        assert place.value % 64 == 0 and rank == 2 and list(steps) == [1, 1]
+        calls.append((kind, tuple(sizes), tuple(strides), tuple(box), modes))
+        words = encode(TensorMap(address.value, sizes[1], sizes[0], strides[0], box[1], box[0], 2))
+        cuda_hopper.ctypes.memmove(place, words.ctypes.data, words.nbytes)
+        return 0
+
+    cuda_hopper._table.cache_clear()
+    monkeypatch.setattr(cuda_hopper, "_driver", lambda: encode_tiled)
+    yield calls
+    cuda_hopper._table.cache_clear()
+
+
+def test_a_captured_product_keeps_its_maps_and_reads_its_operands_anew(driver):
+    """The driver is asked in its own terms: columns first; bfloat16; no interleaving, 128 bytes turned, 256 bytes
+    promoted to the second cache, zeros outside."""
+    with standin.installed(devices=1) as machine:
+        import cupy
+
+        a, b = (cupy.asarray(x) for x in operands())
+        b, out = b.T, cupy.zeros((ROWS, COLUMNS), BF16)
+        cuda.forward(a, b, None, False, out, None, "tma")
+        want = out.get()
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            stream.begin_capture()
+            cuda.forward(a, b, None, False, out, None, "tma")
+            graph = stream.end_capture()
+            a[...] = cupy.asarray(2 * a.get())
+            graph.launch(stream)
+            stream.synchronize()
+        np.testing.assert_array_equal(out.get(), 2 * want)
+    modes = 9, (STEPS, ROWS), (2 * STEPS,), (64, 128), (0, 3, 3, 0)
+    assert machine.launches and driver == [modes, (9, (STEPS, COLUMNS), (2 * STEPS,), (64, 256), (0, 3, 3, 0))], (
+        "made once"
+    )
+
+
+def test_a_driver_that_refuses_or_is_not_there(monkeypatch):
+    map_ = TensorMap(1 << 20, 8, 8, 16, 64, 64, 2)
+    monkeypatch.setattr(cuda_hopper, "_driver", lambda: lambda *arguments: 1)
+    with pytest.raises(StateError, match="^tensor map: the driver refuses TensorMap.* with error 1; ask for a lower"):
+        cuda_hopper._encoded(map_)
+    monkeypatch.undo()
+    cuda_hopper._driver.cache_clear()
+
+    def no_library(name):
+        raise OSError(f"{name}: no such file")
+
+    monkeypatch.setattr(cuda_hopper.ctypes, "CDLL", no_library)
+    with pytest.raises(StateError, match="lacks cuTensorMapEncodeTiled: .*no such file; ask for a lower rung"):
+        cuda_hopper._encoded(map_)

@@ -1,7 +1,7 @@
 """What kernels move and execute, counted by the interpreter: the numbers that their docstrings promise.
 
 A row is a call and what each kernel that it starts costs. The instructions of inner loops stand in the manifest of the
-kernels. The traffic of optimisers is in test_optimizer_cuda.py.
+kernels. The traffic of optimisers is in test_optimizer.py.
 """
 
 from functools import partial

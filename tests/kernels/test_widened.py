@@ -17,7 +17,7 @@ NONE = np.empty(0, np.uint8)  # a workspace for what has no use for one
 def rows():
     """Of each function's rows the first small one, for each number of axes and each choice of optional inputs.
 
-    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_columns.py has it.
+    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_cpu.py has it.
     """
     found = {}
     for case in CASES:
