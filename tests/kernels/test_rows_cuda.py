@@ -246,25 +246,26 @@ def test_the_higher_rung_runs_where_every_array_fits():
         assert not fits("bias", *arrays) and not pooled(4, late)
 
 
-def far(*shape):
-    return np.broadcast_to(interpreter.empty(1), shape).view(interpreter.Array)
+def ones(*shape):
+    return interpreter.array(np.ones(shape, np.float32))
 
 
-def ones(*shape, dtype=np.float32):
-    return interpreter.array(np.ones(shape, dtype))
-
-
+FAR = np.broadcast_to(interpreter.empty(1), (1 << 16, 1 << 15)).view(interpreter.Array)
 TABLES = [pool2d.adaptive_windows(4, 2)] * 2
 IMAGE = unwritten((1, 4, 4, 3))
 REFUSED = [
     (lambda: bias_cuda.column_sums(ones(4, 4), ones(4), None, "tiled"), "column_sums: rung is 'tiled', wants one of p"),
     (
-        lambda: norm_cuda.batch_statistics(ones(3, 5), *[ones(5)] * 2, None, None, None, 0, "vector"),
-        "batch_statistics: the rung vector wants float32, sizes that are multiples of 4",
+        lambda: bias_cuda.rung_of("sums", "vector", ones(3, 5)),
+        "sums: the rung vector wants float32, sizes that",
     ),
     (
-        lambda: pool_cuda.average_forward(far(1 << 16, 1 << 15, 1, 1), *TABLES, IMAGE),
-        "average_forward: an array of shape (65536, 1, 32768, 1), wants less than 2147483648 elements; split",
+        lambda: bias_cuda.rung_of("sums", None, FAR),
+        "sums: shape (65536, 32768) has 2147483648 elements, wants",
+    ),
+    (
+        lambda: pool_cuda._check_sizes("pool", [FAR[..., None, None]]),
+        "pool: an array of shape (65536, 1, 32768, 1)",
     ),
 ]
 
