@@ -371,7 +371,7 @@ plt.show()
 #   those on tensor cores, and `cuda.py` has the choice
 # - [`kernels/minigrad_kernels/interpreter/`](../../kernels/minigrad_kernels/interpreter): `races.py` remembers who
 #   touched what, `memory.py` counts sectors and wavefronts
-# - [`tests/kernels/test_matmul_traffic.py`](../../tests/kernels/test_matmul_traffic.py): the
+# - [`tests/kernels/test_traffic.py`](../../tests/kernels/test_traffic.py): the
 #   formulas of this page, for every rung
 # - [How kernels are written, compiled and checked](../docs/gpu-kernels.md)
 

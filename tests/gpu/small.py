@@ -31,8 +31,8 @@ HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 # ---- families with a plain rung and a higher one, which runs where it fits -------------------------------------------
 
 ALONG = (  # makers of cases whose kernels work along rows, from (rows, columns)
-    norm.standardize, norm.standardize_grad, partial(softmax.row, "softmax"), partial(softmax.row, "log_softmax"),
-    softmax.softmax_grad, softmax.log_softmax_grad, softmax.cross_entropy,
+    norm.standardize, norm.standardize_grad, softmax.cross_entropy,
+    *(partial(softmax.row, name) for name in ("softmax", "log_softmax", "softmax_grad", "log_softmax_grad")),
 )  # fmt: skip
 SIZE, PARTS = (1030,), (1100, 8)  # of one vector; of a matrix whose columns are summed in two parts
 BOTH = [  # cases that run on either rung, and plain in float64

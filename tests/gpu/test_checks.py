@@ -41,7 +41,7 @@ def test_the_sanitizer_sees_every_kernel(capsys, monkeypatch):
 
 def test_the_tables_run_on_a_device():
     found = {path.name for path in correctness.files()}
-    assert {"test_kernels_cuda.py", "test_optimizer.py", "test_residual.py"} < found and len(found) > 10
+    assert {"test_kernels_cuda.py", "test_optimizer.py", "test_rungs.py"} < found and len(found) > 6
     assert all(path.exists() for path in correctness.OPS)
 
 

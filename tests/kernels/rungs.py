@@ -12,12 +12,13 @@ import numpy as np
 from minigrad_kernels import interpreter
 from minigrad_kernels.toolchain.modes import tf32
 
+from .cases.matmul import transposed
 from .kernel_runs import DEVICE, laid_out, make_inputs, moved, part, run, to_tf32, wanted
-
-__all__ = ["TYPES", "exact", "number", "recorded", "result", "rounds", "spreads_nan", "unwritten"]
 
 TYPES = {name: np.dtype(name) for name in ("float32", "float64", "float16")}
 TYPES |= {"bfloat16": np.dtype(ml_dtypes.bfloat16), "tf32": np.dtype("float32")}
+DIRECTIONS = "forward", "input_grad", "weight_grad"
+KK, KN, MN = (None, transposed), (None, None), (transposed, None)  # whether a and b lie along k, or along m and n
 
 
 def result(function, kind, case, inputs, device=DEVICE):
@@ -62,14 +63,6 @@ def rounds(function, kind, case):
     assert (np.abs(got.astype(np.float64) - want) <= bound).all(), f"{function} {kind} {case}"  # so that a NaN fails
 
 
-def spreads_nan(function, kind, case, places):
-    """NaN at all these (input, index) reach what reads them and nothing else, and pass ReLU."""
-    exact(function, kind, case, nan=places)
-
-
-# ---- what a call starts, and what that costs -------------------------------------------------------------------------
-
-
 def unwritten(shape, order=None, dtype=np.float32, late=0):
     """Memory of the interpreter of which only type, shape, layout and place are asked.
 
@@ -78,15 +71,3 @@ def unwritten(shape, order=None, dtype=np.float32, late=0):
     order, size = order or tuple(range(len(shape))), int(np.prod(shape))
     memory = np.empty(size + late, dtype).view(interpreter.Array)[late:]
     return memory.reshape([shape[axis] for axis in order]).transpose(np.argsort(order))
-
-
-def recorded(function, kind, case):
-    """[(name, counts)] of the kernels that a call launches on the interpreter."""
-    with interpreter.recording() as launches:
-        result(function, kind, case, make_inputs(case, TYPES[kind], integers=True), "interpreter")
-    return [(name, report.counts) for name, report in launches]
-
-
-def number(counts, *prefixes):
-    """How many instructions, of all warps, begin so."""
-    return sum(count for opcode, count in counts.instructions.items() if opcode.startswith(prefixes))

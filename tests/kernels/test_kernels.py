@@ -2,7 +2,6 @@
 
 import os
 import platform
-import re
 import subprocess
 import sys
 
@@ -10,26 +9,10 @@ import numpy as np
 import pytest
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.launcher import ANY
-from minigrad_kernels.toolchain import product, vector
-from minigrad_kernels.toolchain.emit import TILES
 
-from .cases import all_refusals
-from .kernel_runs import (
-    CASES,
-    PROCESSORS,
-    check,
-    each_type,
-    make_inputs,
-    make_output,
-    part,
-    rows_of,
-    run,
-    same_bits,
-    told,
-)
+from .kernel_runs import CASES, PROCESSORS, check, each_type, make_inputs, make_output, part, rows_of, same_bits, told
 
 
 @each_type
@@ -86,49 +69,13 @@ def test_launchers_refuse_what_is_not_as_declared():
         same_bits(outputs, fresh)
 
 
-def test_refusals_of_values():
-    for refusal in all_refusals():
-        with told(refusal), pytest.raises(refusal.error, match="^" + re.escape(refusal.message)):
-            refusal.call()
-
-
-def test_exact_rows_of_matmul_and_conv2d_in_float32_reach_every_tile(monkeypatch):
-    """Each microkernel is called by some row: the loops around them run in Python, where the tiles say their names."""
-    reached = set()
-
-    class Noted:
-        @staticmethod
-        def on(team, shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, *rest):
-            relu, a, b, bias, c, _, scratch = rest[-7:]
-            for job in jobs:
-                if job[product.FORM] == product.DOT:
-                    product._dot_product.function(a, 0, b, bias, c, 0, job, relu, a_rows, c_rows)
-                else:
-                    tables = a_rows, c_rows, a_taps, b_taps, panel_taps
-                    product._gather_product.function(a, 0, b, 0, bias, c, 0, job, relu, *tables, scratch, 0)
-
-    monkeypatch.setattr(product, "_run", Noted)
-    monkeypatch.setattr(product, "_pack", lambda *arguments: None)
-    for name in vector.__all__:
-        monkeypatch.setattr(product, name, lambda *arguments, name=name: reached.add(name))
-    with winograd(False):
-        for case in CASES:
-            if case.exact and case.family in ("matmul", "conv2d"):
-                run(case, np.float32, make_inputs(case, np.float32, integers=True))
-    assert reached == set(vector.__all__)
-
-
-def test_tiles_of_every_instruction_set_are_forced():
-    """Those of AVX-512 want its registers, so they run where a processor has them, which then takes no others."""
-    assert {"avx512", *PROCESSORS} == set(TILES)
-
-
 @pytest.mark.deep
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
 @pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
 def test_tiles_of_other_instruction_sets(settings):
     """The rows for products again, in a process whose tiles are those of a lesser processor, or of an unknown one."""
-    rows = "test_rows and float32 and (matmul or conv2d)"
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", __file__, "-k", rows]
+    files = [__file__, __file__.replace("test_kernels", "test_conv2d_cpu")]
+    rows = "test_rows and float32 and (matmul or conv2d) or winograd_is_close"
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", *files, "-k", rows]
     done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

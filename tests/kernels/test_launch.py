@@ -93,14 +93,9 @@ def test_code_is_loaded_once_for_each_device_and_may_use_all_shared_memory(gpu, 
 def test_the_newest_code_of_the_generation_is_taken(gpu, k, monkeypatch):
     """Of a GPU: what the driver gets; a newer generation gets PTX. Or what is said."""
     monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
-    for capability, loaded in (
-        ("80", b"code of sm_80"),
-        ("87", b"code of sm_86"),
-        ("89", b"code of sm_89"),
-        ("103", b"code of sm_100"),
-        ("121", b"code of sm_120"),
-        ("130", b"the text\0"),
-    ):
+    newest = {"80": "sm_80", "87": "sm_86", "89": "sm_89", "103": "sm_100", "121": "sm_120", "130": None}
+    for capability, sm in newest.items():
+        loaded = f"code of {sm}".encode() if sm else b"the text\0"
         with installed(execute=False, capability=capability) as machine:
             k((1,), (1,), ARGUMENTS)
         assert machine.images == [loaded]
@@ -117,23 +112,18 @@ def test_the_newest_code_of_the_generation_is_taken(gpu, k, monkeypatch):
     assert machine.images == [b"code of sm_90a"]
 
 
-def test_without_a_compiler_and_kept_code_the_driver_gets_ptx(gpu, k, monkeypatch):
-    machine = gpu()
-    monkeypatch.setattr(cache, "load_code", lambda *_: None)
-    monkeypatch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
-    monkeypatch.setattr(Kernel, "ptx", lambda self: "the text")
-    k((1,), (1,), ARGUMENTS)
-    assert machine.images == [b"the text\0"]
-
-
-def test_says_what_to_do_without_a_driver(gpu, k):
+def test_without_a_compiler_a_driver_or_cupy(gpu, k, monkeypatch):
+    """The driver gets PTX; or the error says what to install."""
+    with monkeypatch.context() as patch, installed(execute=False) as machine:
+        patch.setattr(cache, "load_code", lambda *_: None)
+        patch.setattr(compiler, "missing", lambda: "the package numba-cuda is not installed")
+        patch.setattr(Kernel, "ptx", lambda self: "the text")
+        k((1,), (1,), ARGUMENTS)
+        assert machine.images == [b"the text\0"]
     gpu(error=35)
     message = "no NVIDIA GPU can be used here: cudaErrorInsufficientDriver: .*; install a driver"
     with pytest.raises(StateError, match=message):
         k((1,), (1,), ARGUMENTS)
-
-
-def test_says_what_to_do_without_cupy(k, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.delitem(sys.modules, LAUNCH, raising=False)
     with pytest.raises(StateError, match=r"CuPy is not installed; pip install 'minigrad-engine\[cuda13\]'"):
@@ -145,11 +135,8 @@ def test_refuses_arguments_and_blocks_that_are_too_large(gpu, k):
     for position, value, message in (
         (0, [1.0], r"x is list \[1.0\], wants a cupy.ndarray or an address"),
         (1, 1e39, r"a is float 1e\+39, wants a Python number that f32 holds"),
-        (1, "x", "a is str 'x', wants a Python number that f32 holds"),
-        (3, 1.5, "i is float 1.5, wants a Python number that i32 holds"),
         (3, 1 << 31, "i is int 2147483648, wants a Python number that i32 holds"),
         (4, -1, "u is int -1, wants a Python number that u32 holds"),
-        (7, -1, "out is int -1, wants a cupy.ndarray or an address"),
         (7, None, "out is NoneType None, wants a cupy.ndarray or an address"),
     ):
         arguments = [*ARGUMENTS[:position], value, *ARGUMENTS[position + 1 :]]

@@ -6,6 +6,7 @@ run in a process of their own, which the last test starts.
 """
 
 import ast
+import copy
 import os
 import subprocess
 import sys
@@ -19,12 +20,12 @@ import pytest
 
 import minigrad_kernels
 from minigrad_kernels.conv2d import cuda_plan
-from minigrad_kernels.optimizer import SGD, Adam, Plan
+from minigrad_kernels.optimizer import Plan
 from minigrad_kernels.toolchain.cuda.intrinsics import SIMULATOR, cuda
 from minigrad_kernels.toolchain.cuda.memory import View
 
 from .kernel_runs import CASES, exists, make_inputs, run, same_bits, wanted, within_rounding
-from .test_optimizer import arguments, copies, hyper
+from .test_optimizer import FULL, random
 from .test_optimizer import within_rounding as within_rounding_of_rule
 
 RUNGS = dict.fromkeys(("augment", "pool2d", "bias", "norm", "softmax", "elementwise", "scatter"), ("plain",))
@@ -100,17 +101,12 @@ if SIMULATOR:
     @pytest.mark.parametrize("name", ["sgd", "adam"])
     def test_an_update_is_right_in_the_simulator(name, simulated):
         """Of parameters in several chunks, by one launch."""
-        settings = {
-            "sgd": hyper(SGD, RATE=0.1, MOMENTUM=0.9, WEIGHT_DECAY=0.1, NESTEROV=1),
-            "adam": hyper(Adam, RATE=0.01, BETA1=0.9, BETA2=0.999, EPS=1e-8, STEP=3),
-        }[name]
-        rule = name, {"sgd": (True,), "adam": (True, True, False)}[name], settings, 0
-        lists, plan = arguments(rule, np.float32, [(3,), (1030,), (2, 4)]), Plan()
-        before, launcher = copies(lists), import_module("minigrad_kernels.optimizer.cuda")
+        lists, plan = random(name, [(3,), (1030,), (2, 4)]), Plan()
+        before, launcher = copy.deepcopy(lists), import_module("minigrad_kernels.optimizer.cuda")
         names = "parameters", "gradients", "x", "y", "z"
         plan.remember(dict(zip(names, lists, strict=False)), launcher.addresses, launcher.tables)
-        getattr(launcher, name)(plan, settings, None, None)
-        within_rounding_of_rule(rule, before, lists)
+        getattr(launcher, name)(plan, FULL[name], None, None)
+        within_rounding_of_rule(name, FULL[name], before, lists)
 
 else:
 
@@ -124,6 +120,7 @@ else:
         assert found == {file.parent.name for file in Path(minigrad_kernels.__file__).parent.glob("*/cuda*.py")}
         assert found == RUNGS.keys() | {"optimizer"}
 
+    @pytest.mark.deep
     def test_all_of_it_in_a_process_of_the_simulator():
         pytest.importorskip("numba_cuda")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]

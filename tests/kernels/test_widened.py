@@ -4,10 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minigrad_kernels import bias, elementwise, interpreter, matmul, optimizer
-from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.launcher import launcher, reads, writes
-from minigrad_kernels.toolchain import backend
+from minigrad_kernels import matmul, optimizer
 
 from .kernel_runs import CASES, make_inputs, part, run, same_bits, told, widened_arrays, with_halves
 
@@ -20,7 +17,7 @@ NONE = np.empty(0, np.uint8)  # a workspace for what has no use for one
 def rows():
     """Of each function's rows the first small one, for each number of axes and each choice of optional inputs.
 
-    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_columns.py has it.
+    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_cpu.py has it.
     """
     found = {}
     for case in CASES:
@@ -51,13 +48,8 @@ def test_results_are_those_of_float32_rounded(half):
 
 
 @each_half
-def test_sums_lists_and_arrays_of_the_interpreter(half):
+def test_sums_and_lists(half):
     """Sums may be asked for unrounded, too large ones become infinite; lists are updated in place."""
-    x = interpreter.array(F.astype(half))
-    out = interpreter.empty(F.shape, half)
-    elementwise.relu(x, out)
-    assert type(out) is interpreter.Array and out.written.all()
-    np.testing.assert_array_equal(out.astype("f4"), np.maximum(F.astype(half), 0).astype("f4"))
     x, single, short = F.astype(half), np.empty((3, 3), "f4"), np.empty((3, 3), half)
     for out in (single, short):
         matmul.forward(x, x.T, None, False, out, NONE)
@@ -73,34 +65,3 @@ def test_sums_lists_and_arrays_of_the_interpreter(half):
         wanted = [(one - step).astype(half).astype("f4") for one in wanted]
     same_bits([one.astype("f4") for one in p], wanted)
     same_bits(buffers, [np.full(buffer.shape, 1.5, half) for buffer in buffers])
-
-
-def test_kernels_of_16_bits_are_called_where_there_are_some():
-    seen = []
-
-    @launcher(reads("x", "*"), writes("out", "*"), view=None, native=lambda x, out: backend(x) == "cuda")
-    def copied(x, out):
-        def run(x, out):
-            seen.append((type(x), x.dtype))
-            out[...] = x
-
-        return run
-
-    x = F.astype(np.float16)
-    for array in (x, interpreter.array(x), x):
-        copied(array, out=array.copy())
-    assert seen == [(np.ndarray, "f4"), (interpreter.Array, "f2"), (np.ndarray, "f4")]
-
-
-def test_refuses_mixed_types():
-    half, bfloat = (F.astype(kind) for kind in HALVES)
-    locked = half.copy()
-    locked.flags.writeable = False
-    for error, message, call in (
-        (KindError, "out has type bfloat16, wants float16", lambda: elementwise.relu_grad(half, bfloat, half.copy())),
-        (ShapeError, "relu: out is read-only", lambda: elementwise.relu(half, locked)),
-        (KindError, "out has type float16, wants float32", lambda: bias.column_sums(half, half[0], NONE)),
-    ):
-        with told(message), pytest.raises(error, match=message):
-            call()
-    np.testing.assert_array_equal(half, F.astype(np.float16))

@@ -1,6 +1,6 @@
 """The rows that drive test_kernels: one file for each family, one KernelCase for each call to check.
 
-A module of this folder named as a family holds CASES, a list of KernelCase, and may hold REFUSALS, a list of Refusal.
+A module of this folder holds CASES, a list of KernelCase. What is refused is in tests/kernels/test_refuse.py.
 """
 
 import importlib
@@ -9,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-
-__all__ = ["KernelCase", "Output", "Refusal", "all_cases", "all_refusals"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class KernelCase:
     kinds: tuple = ()  # of each input: "float", "positive", "index n" (int64 in 0..n-1), or a function of rng and shape
     terms: int = 1  # roundings that lie between the inputs and a result: the length of its sum
     exact: bool = True  # small integers in give results without rounding
-    magnitude: Callable | None = None  # of (reference, inputs, params): what eps*terms is relative to; None: see below
+    relative: bool = False  # roundings are those of the largest result, not of each; else see `bounds`
     reference_params: dict = field(default_factory=dict)  # arguments that the reference alone takes
     workspace: Callable | None = None  # of (inputs, params, dtype): bytes; None where the function takes none
     arrange: Callable | None = None  # of (inputs, params): the arguments before the outputs, where in another order
@@ -57,37 +55,17 @@ class KernelCase:
         return results[: len(self.outputs)] if isinstance(results, tuple) else (results,)
 
     def bounds(self, function, inputs, eps):
-        """How far each result may be from the reference: by default each term of a sum is rounded terms times."""
-        if self.magnitude is None:
-            sizes = self.references(function, [None if x is None else np.abs(x) for x in inputs])
+        """How far each result may be from the reference: each term of a sum, or the largest result, is rounded terms
+        times."""
+        if self.relative:
+            eps = max(eps, 1e-12)  # sums are float64's in either type, and some of means that are far from 0
+            sizes = [1 + np.abs(result).max(initial=0) for result in self.references(function, inputs)]
         else:
-            sizes = self.magnitude(function, inputs, self.params)
-            sizes = sizes if isinstance(sizes, tuple) else (sizes,)
-        return [eps * self.terms * size for size in sizes[: len(self.outputs)]]
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A call that must raise this error, with a message that starts so."""
-
-    name: str
-    call: Callable
-    error: type
-    message: str
-
-    def __str__(self):
-        return self.name
-
-
-def _rows(name):
-    """The rows of that name in all modules here; packages hold rows of other tests."""
-    modules = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
-    return [row for module in modules for row in getattr(importlib.import_module(f"{__name__}.{module}"), name, [])]
+            sizes = self.references(function, [None if x is None else np.abs(x) for x in inputs])
+        return [eps * self.terms * size for size in sizes]
 
 
 def all_cases():
-    return _rows("CASES")
-
-
-def all_refusals():
-    return _rows("REFUSALS")
+    """The rows of all modules here; packages hold rows of other tests."""
+    modules = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.ispkg)
+    return [row for module in modules for row in importlib.import_module(f"{__name__}.{module}").CASES]

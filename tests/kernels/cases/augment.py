@@ -42,28 +42,21 @@ def flips_of_bytes(rng, shape):
     return rng.integers(0, 3, shape).astype(np.uint8)
 
 
-def number(value):
-    """A kind that stands for an argument between the arrays."""
-    return lambda rng, shape: value
+def numbers_between(inputs, params):
+    *others, scale, shift = inputs
+    return *others, *params.values(), scale, shift
 
 
-class CutCase(KernelCase):
-    """A row of pad_crop_normalize, whose two numbers stand among the arrays."""
-
-    def __str__(self):
-        padding, edge = (kind(None, ()) for kind in self.kinds[4:6])
-        return f"{super().__str__()} padding={padding} edge={edge}"
-
-
-def row(images, batch, make=KernelCase, function="gather_normalize", between=()):
-    """A row; `between`: (shape, kind) of what the function takes after the indices."""
+def row(images, batch, function="gather_normalize", between=(), params=None):
+    """A row; `between`: (shape, kind) of the arrays that the function takes after the indices."""
     numbers = [(images[1:2], scales), (images[1:2], shifts)]
     arrays = [(images, pixels), ((batch,), f"index {images[0]}"), *between, *numbers]
-    return make(
+    return KernelCase(
         family="augment",
         function=function,
         shapes=tuple(shape for shape, _ in arrays),
-        params={},
+        params=params or {},
+        arrange=numbers_between,
         outputs=(Output((batch, *images[1:]), CHANNELS_LAST, "float32"),),
         layouts=(CHANNELS_LAST,),
         kinds=tuple(kind for _, kind in arrays),
@@ -72,8 +65,8 @@ def row(images, batch, make=KernelCase, function="gather_normalize", between=())
 
 
 def cut(images, batch, padding, edge, mirror=flips):
-    between = ((batch, 2), offsets(padding)), ((batch,), mirror), ((), number(padding)), ((), number(edge))
-    return row(images, batch, CutCase, "pad_crop_normalize", between)
+    between = ((batch, 2), offsets(padding)), ((batch,), mirror)
+    return row(images, batch, "pad_crop_normalize", between, dict(padding=padding, edge=edge))
 
 
 # Of CIFAR-10 and MNIST, small; of odd sizes; of many channels; of more channels than a tile holds; of one pixel.

@@ -60,7 +60,7 @@ CASES = [
         dropout(shape, 0.5)
         for shape in ((1,), (0,), (3,), (4,), (5,), (6, 7), (DRAWN - 1,), (DRAWN + 1,), (SMALL + 3,))
     ),
-    *(dropout((997,), p) for p in (0, 0.1, 0.25, 0.9, 1)),
+    *(dropout((997,), p) for p in (0, 0.1, 0.25, 0.9, 1, 1e-9, 1 - 2**-30, 1 - 2**-34)),
     dropout((101,), 0.5, seed=2**64 - 1, step=2**64 - 1),
     dropout((101,), 0.5, seed=2**32, step=2**32 + 5),
 ]

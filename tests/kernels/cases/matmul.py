@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from minigrad_kernels import interpreter, matmul
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels import matmul
 from minigrad_kernels.toolchain.product import DOT_COLUMNS, DOT_ROWS, ROWS, VECTOR_BYTES
 
-from . import KernelCase, Output, Refusal
+from . import KernelCase, Output
 
 
 def transposed(array):
@@ -77,53 +76,4 @@ CASES = [
     row(97, 101, 103, layouts=(None, transposed)),
     row(97, 101, 103, layouts=(transposed, None)),
     row(101, 53, 211, (3,)),
-]
-
-
-NONE = np.empty(0, np.uint8)
-
-
-def refusal(
-    name, error, message, a=(2, 3), b=(3, 4), out=(2, 4), bias=None, kinds="fff", order="C", workspace=NONE, write=True
-):
-    """A call of forward with arrays of these shapes and types."""
-
-    def call():
-        a_kind, b_kind, out_kind = kinds
-        arrays = [np.ones(a, a_kind), np.ones(b, b_kind), bias, np.ones(out, out_kind, order)]
-        arrays[3].flags.writeable = write
-        matmul.forward(*arrays[:3], False, arrays[3], workspace)
-
-    return Refusal(f"matmul {name}", call, error, "matmul: " + message)
-
-
-REFUSALS = [
-    refusal("one axis", ShapeError, "a has shape (3,), wants at least 2 axes", a=(3,)),
-    refusal("inner sizes", ShapeError, "a has 5 columns (shape (2, 5)), b has 3 rows (shape (3, 4))", a=(2, 5)),
-    refusal(
-        "batch",
-        ShapeError,
-        "a has shape (2, 2, 3), b has shape (3, 3, 4): the leading axes (2,) and (3,) do not broadcast",
-        a=(2, 2, 3),
-        b=(3, 3, 4),
-    ),
-    refusal("output shape", ShapeError, "a (2, 3) and b (3, 4) do not give out (2, 5)", out=(2, 5)),
-    refusal("output order", ShapeError, "out has strides (4, 8) (shape (2, 4)), wants C order", order="F"),
-    refusal("bias", ShapeError, "bias has shape (3,), wants (4,)", bias=np.ones(3, "f")),
-    Refusal(
-        "matmul workspace",
-        lambda: matmul.forward(
-            np.ones((3, 2), "f").T, np.ones((4, 3), "f").T, None, False, np.ones((2, 4), "f"), np.empty(0, np.uint8)
-        ),
-        ShapeError,
-        "matmul: workspace has shape (0,), wants ",
-    ),
-    Refusal(
-        "matmul devices",
-        lambda: matmul.forward(
-            interpreter.empty((2, 3)), np.ones((3, 4), "f"), None, False, np.ones((2, 4), "f"), np.empty(0, np.uint8)
-        ),
-        KindError,
-        "matmul: b is numpy.ndarray, wants minigrad_kernels.interpreter.array.Array",
-    ),
 ]

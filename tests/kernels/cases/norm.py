@@ -1,6 +1,7 @@
-"""Rows for norm: channels about the width of a vector and of a tile, rows about the edges of pieces.
+"""Rows for norm: channels about the width of a vector and of a tile, rows and samples about the edges of parts.
 
-Standardised rows also with means that are a thousand times their deviation.
+Standardised rows and samples also with means that are a thousand times their deviation, and samples with one element
+far from all others.
 """
 
 import numpy as np
@@ -12,38 +13,44 @@ from minigrad_kernels.norm.cpu import RUN
 
 from . import KernelCase, Output
 
-EPS = 1e-5
+EPS = {"eps": 1e-5}
+SPACED = "batch_statistics", "batch_norm_grads", "group_norm", "layer_norm_grads", "group_norm_grads"
+# Statistics of samples are float64 whatever the type under test.
+KINDS = {"+": "positive", "r": "positive", "s": lambda rng, shape: rng.random(shape) + 0.1}
 
 
-def row(function, shape, inputs, outputs, params=None, **settings):
-    """inputs and outputs: "x" for an array as x, "c" for a vector of channels, "+" for one of positive numbers."""
+def row(function, shape, inputs, outputs, terms, params=EPS, groups=None, nan=(), lies=None, **settings):
+    """inputs and outputs: "x" for an array as x, "c" for a vector of channels, "+" for one of positive numbers, "r" for
+    one number a row, "s" for one a sample or a group of it, "-" for what is absent; lies: how x is laid out."""
     layout = CHANNELS_LAST if len(shape) == 4 else None
-    shapes = {"x": shape, "c": shape[1:2], "+": shape[1:2], "-": None}
+    samples = shape[:1] if groups is None else (shape[0], groups)
+    shapes = {"x": shape, "c": shape[1:2], "+": shape[1:2], "r": shape[:1], "s": samples, "-": None}
+    layouts = [layout if letter == "x" else None for letter in inputs]
     return KernelCase(
         family="norm",
         function=function,
-        shapes=tuple(shapes[kind] for kind in inputs),
-        params=params or {},
-        outputs=tuple(Output(shapes[kind], layout if kind == "x" else None) for kind in outputs),
-        layouts=tuple(layout if kind == "x" else None for kind in inputs),
-        kinds=tuple("positive" if kind == "+" else "float" for kind in inputs),
+        shapes=tuple(shapes[letter] for letter in inputs),
+        params=params,
+        outputs=tuple(
+            Output(shapes[letter], layout if letter == "x" else None, "float64" if letter == "s" else "float")
+            for letter in outputs
+        ),
+        layouts=(lies or layouts[0], *layouts[1:]),
+        kinds=tuple(KINDS.get(letter, "float") for letter in inputs),
+        workspace=(lambda inputs, params, dtype: norm.workspace(function, shape)) if function in SPACED else None,
+        terms=terms,
+        exact=False,
+        relative=True,
+        nan=nan if shape[0] else (),
         **settings,
     )
 
 
-def scratch(function):
-    return lambda inputs, params, dtype: norm.workspace(function, inputs[0].shape)
-
-
-def spread(reference, inputs, params):
-    """What the roundings of the statistics are relative to: a variance takes those of its mean, twice."""
-    mean, variance = reference(np.abs(inputs[0]))
-    return mean, mean**2 + variance
+# ---- batches ---------------------------------------------------------------------------------------------------------
 
 
 def statistics(shape):
-    settings = dict(terms=SHORT + 4, exact=False, magnitude=spread, workspace=scratch("batch_statistics"))
-    return row("batch_statistics", shape, "x", "cc", **settings)
+    return row("batch_statistics", shape, "x", "cc", SHORT + 4, params={})
 
 
 def normalize_order(inputs, params):
@@ -51,16 +58,9 @@ def normalize_order(inputs, params):
     return *vectors, params["eps"], residual, params["relu"]
 
 
-def normalize_size(reference, inputs, params):
-    x, mean, variance, weight, bias, residual = (None if v is None else np.abs(v.astype(float)) for v in inputs)
-    return reference(x, -mean, variance, weight, bias, params["eps"], residual, False)
-
-
 def normalize(shape, weight="c", bias="c", residual="-", relu=False):
-    inputs = "xc+" + weight + bias + residual
-    nan = (0, 5) if shape[0] and residual == "x" else (0,) if shape[0] else ()
-    settings = dict(terms=8, exact=False, magnitude=normalize_size, nan=nan, arrange=normalize_order)
-    return row("batch_normalize", shape, inputs, "x", {"eps": EPS, "relu": relu}, **settings)
+    inputs, nan = "xc+" + weight + bias + residual, (0, 5) if residual == "x" else (0,)
+    return row("batch_normalize", shape, inputs, "x", 8, EPS | {"relu": relu}, nan=nan, arrange=normalize_order)
 
 
 def grads_order(inputs, params):
@@ -68,66 +68,53 @@ def grads_order(inputs, params):
     return *others, params["eps"], out
 
 
-def grads_size(reference, inputs, params):
-    """All terms with their absolute values, so that nothing cancels."""
-    g, x, mean, variance, weight, _ = (None if v is None else np.abs(v.astype(float)) for v in inputs)
-    axes = (0,) if x.ndim == 2 else (0, 2, 3)
-    wide = [1 if axis in axes else -1 for axis in range(x.ndim)]
-    deviation = np.sqrt(variance + params["eps"])
-    normal = (x + mean.reshape(wide)) / deviation.reshape(wide)
-    dw, db = (g * normal).sum(axes), g.sum(axes)
-    dx = g + (db.reshape(wide) + normal * dw.reshape(wide)) / (x.size / x.shape[1])
-    return dx * ((1 if weight is None else weight) / deviation).reshape(wide), dw, db, g
-
-
 def grads(shape, weight="c", out="-", dresidual=""):
-    settings = dict(terms=SHORT + 12, exact=False, magnitude=grads_size, workspace=scratch("batch_norm_grads"))
-    settings |= dict(arrange=grads_order, absent=() if dresidual else (None,))
-    return row("batch_norm_grads", shape, "xxc+" + weight + out, "xcc" + dresidual, {"eps": EPS}, **settings)
+    settings = dict(arrange=grads_order, absent=() if dresidual else (None,))
+    return row("batch_norm_grads", shape, "xxc+" + weight + out, "xcc" + dresidual, SHORT + 12, **settings)
+
+
+# ---- rows and samples ------------------------------------------------------------------------------------------------
+
+
+def channels_last(array):
+    return np.ascontiguousarray(array.transpose(CHANNELS_LAST)).transpose(np.argsort(CHANNELS_LAST))
 
 
 def lifted(array):
     """The array, its mean far from 0."""
-    return array + array.dtype.type(1000)
+    array = array + array.dtype.type(1000)
+    return array if array.ndim == 2 else channels_last(array)
 
 
-def inner_rounding(array):
-    """A rounding of float64, in which the sums over rows are taken, in units of the array's own."""
-    return np.finfo(np.float64).eps / np.finfo(array.dtype).eps
+def peaked(array):
+    """The array, the first element of each sample far from all others."""
+    array = array.copy()
+    array[(slice(None), *[0] * (array.ndim - 1))] = 300
+    return array if array.ndim == 2 else channels_last(array)
 
 
-def standardized_size(reference, inputs, params):
-    """What is rounded lies about as far from 0 as out and the deviation, 1, however far from 0 the row's mean is.
-
-    The CPU subtracts that in float64; GPUs first subtract the row's first element, which leaves its own distance.
-    """
-    (x,) = inputs
-    out, scale = reference(x, params["eps"])
-    far = 1 + inner_rounding(x) * np.abs(x).max(initial=1, axis=1) * scale * x.shape[1]
-    return (1 + np.abs(out) + np.abs(out[:, :1])) * far[:, None], scale * far
-
-
-def standardize(shape, layout=None):
-    outputs, nan = (Output(shape), Output(shape[:1])), (0,) if shape[0] else ()
-    settings = dict(layouts=(layout,), terms=4, exact=False, magnitude=standardized_size, nan=nan)
-    return KernelCase("norm", "standardize", (shape,), {"eps": EPS}, outputs, **settings)
-
-
-def standardize_grad_size(reference, inputs, params):
-    """All terms with their absolute values, so that nothing cancels."""
-    g, out, scale = (np.abs(array.astype(float)) for array in inputs)
-    sums = g + g.mean(1, keepdims=True) + out * (g * out).mean(1, keepdims=True)
-    return scale[:, None] * sums * (1 + inner_rounding(inputs[0]) * g.shape[1])
+def standardize(shape, lies=None):
+    return row("standardize", shape, "x", "xr", 4, nan=(0,), lies=lies)
 
 
 def standardize_grad(shape):
-    settings = dict(kinds=("float", "float", "positive"), terms=4, exact=False, magnitude=standardize_grad_size)
-    shapes, nan = (shape, shape, shape[:1]), (0, 1, 2) if shape[0] else ()
-    return KernelCase("norm", "standardize_grad", shapes, {}, (Output(shape),), nan=nan, **settings)
+    return row("standardize_grad", shape, "xxr", "x", 4, params={}, nan=(0, 1, 2))
 
 
-ROW_SHAPES = [(1, 1), (1, 2), (3, 3), (5, 4), (2, 7), (17, 64), (2, 300), (0, 3)]
-ROW_SHAPES[:0] = [(33, 16), (31, 32), (9, 33), (3, 128), (2, 129), (1003, 10)]  # about the lanes and blocks of a GPU
+def sample(shape, groups=None, lies=None):
+    """group_norm, or layer_norm where there are no groups."""
+    name, extra = ("layer_norm", {}) if groups is None else ("group_norm", {"num_groups": groups})
+    return row(name, shape, "xcc", "xss", 8, groups=groups, nan=(0, 1, 2), lies=lies, reference_params=extra)
+
+
+def sample_grads(shape, groups=None):
+    name = "layer_norm_grads" if groups is None else "group_norm_grads"
+    return row(name, shape, "xxssc", "xcc", SHORT + 12, groups=groups, nan=(0, 1))
+
+
+ROWS = [(1, 1), (1, 2), (3, 3), (5, 4), (2, 7), (17, 64), (2, 300), (0, 3)]
+ROWS[:0] = [(33, 16), (31, 32), (9, 33), (3, 128), (2, 129), (1003, 10)]  # about the lanes and blocks of a GPU
+LONG = [(1, 4096), (2, 4099)]  # up to where a block owns a row, and beyond
 SHAPES = [(1, 1), (7, 5), (64, 10), (SHORT - 1, 3), (SHORT + 1, 17), (131, 16), (3, TILE - 1), (70, TILE + 1)]
 SHAPES += [(31, 32), (32, 33), (2, 256), (3, 1025), (9, 1028), (1001, 4), (4200, 2)]
 SHAPES += [(2100, 64)]  # many parts, the last line short
@@ -136,6 +123,13 @@ SHAPES += [(1, 3, 1, 1), (2, 6, 5, 7), (8, 64, 4, 4), (5, 33, 3, 3)]
 EXTENDED = [(7, 1), (131, 3), (2, 6, 5, 7), (70, 17), (33, 100), (9, 1028), (RUN // 64 + 1, 64), (0, 3)]
 ENDS = [("x", False), ("-", True), ("x", True)]  # a residual, and whether ReLU follows
 MANY = (4200, 64)  # more parts than threads of a GPU that add those of a column
+SAMPLES = [(1, 1), (1, 2), (3, 3), (2, 7), (5, 16), (17, 17), (33, 64), (2, 300), (3, 1025), (0, 3)]
+SAMPLES += [(1003, 10), (32 * SHORT + 40, 33)]  # parts of several SHORTs of rows, the last one short
+# (shape, groups): a column, a vector, a tile and about them; one row; many images, in parts of several
+IMAGES = [((1, 1, 1, 2), 1), ((2, 3, 1, 2), 3), ((3, 4, 1, 1), 2), ((2, 6, 5, 7), 3), ((5, 33, 3, 3), 11)]
+IMAGES += [((2, 16, 8, 8), 16), ((1, TILE - 1, 2, 1), 5), ((2, TILE + 4, 2, 2), 4), ((1, 1028, 1, 3), 2)]
+IMAGES += [((2, 64, 9, 31), 1), ((70, 8, 6, 6), 4), ((0, 4, 2, 2), 2)]
+ALL = [*((shape,) for shape in SAMPLES), *IMAGES]
 
 CASES = [
     *(statistics(shape) for shape in (*SHAPES, MANY)),
@@ -145,7 +139,9 @@ CASES = [
     *(grads(shape) for shape in (*SHAPES, MANY)),
     grads((5, 6, 3, 3), "-"),
     *(grads(shape, out="x", dresidual=dresidual) for shape in EXTENDED for dresidual in ("", "x")),
-    *(standardize(shape) for shape in ROW_SHAPES),
-    *(standardize(shape, lifted) for shape in ROW_SHAPES[:-1]),
-    *(standardize_grad(shape) for shape in ROW_SHAPES),
+    *(standardize(shape, lies) for shape in (*ROWS, *LONG) for lies in (None, lifted)),
+    *(standardize_grad(shape) for shape in (*ROWS, *LONG)),
+    *(sample(*of) for of in ALL),
+    *(sample(shape, *groups or (None,), lies) for shape, *groups in ALL if shape[1] > 1 for lies in (lifted, peaked)),
+    *(sample_grads(*of) for of in ALL),
 ]

@@ -34,52 +34,31 @@ def some_positions(x_shape, geometry, out):
 
 
 def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
-    """max_forward, max_select and max_input_grad of one geometry."""
+    """max_forward, max_select, max_input_grad, and the last with a ReLU, with and without the gradient of the bias."""
     params = dict(kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
-    geometry = tuple(params.values())
-    out, image = output_shape("max_pool2d", x, *geometry, ceil_mode), CHANNELS_LAST
-    kind, draw = str(position_type(kernel_size)), some_positions(x, geometry, out)
+    geometry, image = tuple(params.values()), CHANNELS_LAST
+    out = output_shape("max_pool2d", x, *geometry, ceil_mode)
+    draw = some_positions(x, geometry, out)
     windows = -(-kernel_size[0] * dilation[0] // stride[0]) * -(-kernel_size[1] * dilation[1] // stride[1])
 
-    def case(function, shapes, outputs, **settings):
+    def case(function, shapes, outputs, kinds=(), nan=(0,), **settings):
+        settings |= dict(kinds=kinds, layouts=(image,) * len(shapes), nan=nan if x[0] else ())
         return KernelCase("pool2d", function, shapes, params, outputs, **settings)
 
-    positions = dict(kinds=("float", draw), layouts=(image, image), nan=(0,) if x[0] else ())
-    results = Output(out, image), Output(out, image, kind)
-    extra = dict(layouts=(image,), nan=(0,) if x[0] else (), reference_params={"out_size": out[2:]})
+    def rectified(outputs, absent):
+        settings = dict(relative=True, workspace=lambda inputs, params, dtype: workspace(inputs[0]), absent=absent)
+        kinds, settings = ("float", "float", draw), settings | dict(terms=windows + TERMS, **size)
+        return case("max_relu_input_grad", (out,) * 3, outputs, kinds, (0, 1), **settings)
+
+    results = Output(out, image), Output(out, image, str(position_type(kernel_size)))
+    dx, size = Output(x, image), dict(reference_params={"x_size": x[2:]})
     return [
-        case("max_forward", (x,), results, **extra),
-        case("max_select", (x, out), results[:1], **positions),
-        case(
-            "max_input_grad",
-            (out, out),
-            (Output(x, image),),
-            **positions,
-            terms=windows,
-            reference_params={"x_size": x[2:]},
-        ),
-        *(rectified(x, out, params, draw, windows, dbias) for dbias in (False, True)),
+        case("max_forward", (x,), results, reference_params={"out_size": out[2:]}),
+        case("max_select", (x, out), results[:1], ("float", draw)),
+        case("max_input_grad", (out, out), (dx,), ("float", draw), terms=windows, **size),
+        rectified((dx,), (None,)),
+        rectified((dx, Output(x[1:2])), ()),
     ]
-
-
-def rectified(x, out, params, draw, windows, dbias):
-    """max_relu_input_grad, with and without the gradient of the bias."""
-    image = CHANNELS_LAST
-    return KernelCase(
-        "pool2d",
-        "max_relu_input_grad",
-        (out, out, out),
-        params,
-        (Output(x, image), Output(x[1:2]))[: 1 + dbias],
-        layouts=(image, image, image),
-        kinds=("float", "float", draw),
-        terms=windows + TERMS,
-        magnitude=lambda reference, inputs, params: reference(np.abs(inputs[0]), *inputs[1:], *params.values(), x[2:]),
-        reference_params={"x_size": x[2:]},
-        workspace=lambda inputs, params, dtype: workspace(inputs[0]),
-        absent=() if dbias else (None,),
-        nan=(0, 1) if x[0] else (),
-    )
 
 
 class AverageCase(KernelCase):
@@ -101,10 +80,7 @@ def average(x, rows, columns):
         tables = dict(rows=rows, columns=columns)
         return AverageCase("pool2d", function, (shape,), tables, (Output(output, image),), **settings, **extra)
 
-    return [
-        case("average_forward", x, out),
-        case("average_input_grad", out, x, reference_params={"x_size": x[2:]}),
-    ]
+    return [case("average_forward", x, out), case("average_input_grad", out, x, reference_params={"x_size": x[2:]})]
 
 
 def plain(x, kernel, stride, padding=0, ceil_mode=False, include=True, divisor=None):

@@ -1,19 +1,12 @@
 """CUDA kernels for tests alone: some right, some with a planted mistake."""
 
-import enum
-
 import numpy as np
 
-from minigrad_kernels.toolchain.cuda import cp_async, cuda, device, f32, global_address, i32, kernel, u32, unroll
+from minigrad_kernels.toolchain.cuda import cp_async, cuda, f32, global_address, i32, kernel, u32, unroll
 from minigrad_kernels.toolchain.cuda import shared_address as address_of
 
 SHIFT = 0
 TABLE = np.arange(3)
-PAIR = (1, (2, "x"))
-
-
-class Order(enum.IntEnum):
-    FIRST = 1
 
 
 def scale(factor, variant, threads=256, lowest="sm_75", opcodes=()):
@@ -25,16 +18,6 @@ def scale(factor, variant, threads=256, lowest="sm_75", opcodes=()):
             out[i] = f32(factor) * x[i] + f32(SHIFT)
 
     return scale
-
-
-@device
-def first(pair):
-    return pair[0]
-
-
-@kernel("f32* out", threads=32)
-def with_constants(out):
-    out[0] = f32(first(PAIR)) + f32(Order.FIRST.value)
 
 
 @kernel("f32* out", threads=32)

@@ -12,35 +12,57 @@ import pytest
 from minigrad_kernels.interpreter import array, empty, interpret
 from minigrad_kernels.matmul import cuda as matmul
 from minigrad_kernels.toolchain.cuda import compiler, cuda, f32, kernel
+from tests.kernels.rungs import TYPES
 
 from .ptx import clean
 
 pytestmark = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles: {compiler.missing()}")
-WAITS = re.compile(r"bar\.sync|cp\.async\.commit_group|cp\.async\.wait_group")
+HOPPER = (64, 16, 6 * 64)  # more tiles of k than there are stages
+WAITS = r"bar\.sync|cp\.async\.commit_group|cp\.async\.wait_group"
+EARLY, TURN = "shared race cp.async wait", r"mbarrier\.arrive\.shared::cta\.b64"
+MISTAKES = [  # rung, type, size of the product, what is left out, which of them (None: all), kinds of the first fault
+    *(("tiled", "float32", (24, 40, 80), WAITS, which, EARLY) for which in (0, 1)),
+    *(("register_64x64", "float32", (24, 40, 48), WAITS, which, EARLY) for which in (0, 1)),
+    # of the asynchronous rung the end of a group of copies, the wait for it, and the barrier after
+    *(("async", "float16", (24, 40, 160), WAITS, which, EARLY) for which in (0, 3, 4)),
+    ("tma", "bfloat16", HOPPER, r"wgmma\.wait_group\.sync\.aligned 1;", None, "wgmma wait"),  # given back too early
+    ("tma", "bfloat16", HOPPER, TURN, None, "mbarrier wait"),  # not given back
+    ("tma", "bfloat16", HOPPER, r"fence\.proxy\.tensormap", None, "proxy fence"),  # maps are not acquired
+    ("tma", "bfloat16", HOPPER, r"fence\.proxy\.async", None, "proxy fence"),  # mbarriers are not fenced
+    ("tma", "bfloat16", HOPPER, r"bar\.sync", None, "shared race"),  # nor waited for
+]
 
 
-def multiplied(rung, dtype, k, left_out=None):
-    """(kinds of faults, whether the product is right) of a rung of the matrix product, maybe without one wait."""
-    a, b = (np.random.default_rng(0).integers(-4, 5, shape).astype(dtype) for shape in ((24, k), (k, 40)))
-    out = empty((24, 40), dtype)
-    ((found, grid, block, arguments, shared),) = matmul.starts(array(a), array(b), None, False, out, None, rung)
+def multiplied(rung, kind, size, wait=None, which=None):
+    """The report of a product by a rung, maybe without a wait, and whether it is right."""
+    m, n, k = size
+    a, b = (np.random.default_rng(0).integers(-3, 4, shape).astype(TYPES[kind]) for shape in ((m, k), (n, k)))
+    out = empty((m, n), TYPES[kind])
+    ((found, grid, block, arguments, shared),) = matmul.starts(array(a), array(b).T, None, False, out, None, rung)
     text = found.ptx()
-    if left_out is not None:
-        at = [*WAITS.finditer(text)][left_out].start()
-        text = f"{text[:at]}// {text[at:]}"
+    for number, at in enumerate(re.finditer(wait, text) if wait else ()):
+        if which in (None, number):
+            text = text[: at.start()] + "//" + text[at.start() + 2 :]
     report = interpret(text, grid, block, found.flat(arguments), shared)
-    return {fault.kind for fault in report.faults}, np.array_equal(out, (a.astype("f8") @ b).astype(dtype))
+    return report, np.array_equal(out, (a.astype("f8") @ b.T.astype("f8")).astype(TYPES[kind]))
 
 
-@pytest.mark.parametrize("rung, dtype, k, waits", [
-    ("tiled", "f4", 80, (0, 1)), ("register_64x64", "f4", 48, (0, 1)), ("async", "f2", 160, (0, 3, 4)),
-])  # fmt: skip
-def test_waits_that_a_product_lacks_are_found(rung, dtype, k, waits):
-    """Barriers, and of the asynchronous rung the end of a group of copies, the wait for it, and the barrier after."""
-    assert multiplied(rung, dtype, k) == (set(), True)
-    for number in waits:
-        kinds, _ = multiplied(rung, dtype, k, number)
-        assert kinds & {"shared race", "cp.async wait"}, number
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: f"{mistake[0]} {mistake[3:5]}")
+def test_a_wait_or_a_fence_that_a_product_lacks_is_found(mistake):
+    *product, kinds = mistake
+    report, _ = multiplied(*product)
+    assert report.faults and report.faults[0].kind in kinds, [str(fault) for fault in report.faults]
+
+
+def test_products_are_clean():
+    """The rung of Hopper reads boxes once; of shared memory its threads themselves touch mbarriers alone."""
+    for rung, kind, size in {mistake[:3] for mistake in MISTAKES}:
+        report, right = multiplied(rung, kind, size)
+        assert right and not report.faults
+    report, _ = multiplied("tma", "bfloat16", HOPPER)
+    m, n, k = HOPPER
+    assert (report.counts.bytes_loaded["0"], report.counts.bytes_loaded["1"]) == (2 * m * k, 2 * k * n)
+    assert report.counts.shared_wavefronts < 100
 
 
 @kernel("f32* x, f32* out, i32 n", threads=256)

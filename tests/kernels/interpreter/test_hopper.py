@@ -23,7 +23,6 @@ FENCE = "@%p1 fence.proxy.async.shared::cta;\n"
 MEET = "bar.sync 0;\n"
 ACQUIRE = "@%p1 fence.proxy.tensormap::generic.acquire.sys [%rd1], 128;\n"
 EXPECT = f"@%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r32], {SIZE};\n"
-ARRIVE = "@%p1 mbarrier.arrive.shared::cta.b64 _, [%r32];\n"
 BULK = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 BOX = BULK + " [%r31], [%rd1, {%r2, %r3}], [%r32];\n"
 COPY = "@%p1 " + BOX
@@ -60,19 +59,6 @@ def test_a_box_arrives_turned_and_is_zero_outside_of_its_matrix():
     assert counts.sector_bytes_loaded[name] == (4 + 3 + 4 + 3) * 32
 
 
-def test_phases_follow_each_other_and_one_thread_may_wait_for_all():
-    """A second copy to another place, by the parity of the second phase."""
-    clean(run(WHOLE.replace(WAIT, "@%p3 bra PAST;\n" + WAIT + "PAST: " + MEET))[1])
-    body = WHOLE.replace(TAKE, "add.u32 %r34, %r31, 1024;\n" + EXPECT + "@%p1 " + BOX.replace("[%r31]", "[%r34]"))
-    body += WAIT.replace("WAIT", "MORE").replace(", 0;", ", 1;") + TAKE.replace("[%r33]", "[%r33+1024]")
-    x = array(np.arange(8 * 64, dtype=np.uint16).reshape(8, 64))
-    _, report, _, out = run(body, x)
-    clean(report)
-    np.testing.assert_array_equal(out[0], np.arange(64))
-    report = run(body.replace(", 1; @!%p2 bra MORE", ", 0; @!%p2 bra MORE"), x)[1]
-    assert report.faults[0].kind == "bulk wait", "the phase that is over is not the one to wait for"
-
-
 ALONE = WHOLE.replace(WAIT + TAKE, "")
 NOBODYS = empty((8, 64), np.uint16)
 COPIES = {
@@ -82,10 +68,6 @@ COPIES = {
     ),
     "too many bytes": (
         WHOLE.replace(str(SIZE), str(SIZE + 16)), "try_wait", "mbarrier wait", "lacks 0 arrivals and 16 bytes",
-    ),
-    "one arrival too many": (
-        WHOLE.replace(MAKE, MAKE.replace(", 1;", ", 2;")).replace(COPY, ARRIVE[5:]), "mbarrier.arrive.shared",
-        "mbarrier", "is one arrival too many for the phase of an mbarrier made for 2",
     ),
     "no mbarrier": (ALONE.replace(MAKE, ""), "expect_tx", "mbarrier", "nobody made one with mbarrier.init"),
     "a place outside": (
@@ -100,7 +82,7 @@ COPIES = {
 def test_mistakes_with_bulk_copies_are_found(what):
     """First of all; others may follow from it, as where threads that waited in vain are let go.
 
-    What is missing in the library's own kernel is found in test_matmul_hopper.py.
+    What is missing in the library's own kernel is found in test_compiled.py.
     """
     body, part, kind, message, *options = COPIES[what]
     text, report, *_ = run(body, *(), **(options[0] if options else {}))
@@ -110,9 +92,7 @@ def test_mistakes_with_bulk_copies_are_found(what):
 def test_maps_that_the_driver_would_refuse():
     good = TensorMap(1 << 40, 16, 64, 128, 8, 64, 2)
     assert decode(encode(good)) == good
-    for wrong in (
-        {"rows": 0}, {"columns": (1 << 32) + 1}, {"stride": 24}, {"box_rows": 257}, {"box_columns": 65}, {"address": 8},
-    ):  # fmt: skip
+    for wrong in ({"rows": 0}, {"columns": (1 << 32) + 1}, {"stride": 24}, {"box_rows": 257}, {"address": 8}):
         with pytest.raises(ShapeError, match="^tensor map: .*; wants sizes from 1 on, boxes of at most 256 by 256"):
             encode(good._replace(**wrong))
 
@@ -172,7 +152,7 @@ def multiply(memory, body, threads=128):
 
 
 def test_products_of_operands_that_lie_as_descriptors_say():
-    """They add up or begin anew; two groups of warps have registers of their own."""
+    """They add up or begin anew."""
     for kind, dtype in (("bf16", ml_dtypes.bfloat16), ("f16", np.float16)):
         memory, want = memory_of(dtype)
         one = product(kind)
@@ -180,13 +160,7 @@ def test_products_of_operands_that_lie_as_descriptors_say():
             _, report, out = multiply(memory, whole(text))
             clean(report)
             np.testing.assert_array_equal(out[0], total)
-    memory, want = memory_of()
-    body = whole(product()).replace("mad.wide.u32 %rd50, %r30", "mad.wide.u32 %rd50, %r29")
-    two = FILL.replace("mov.u32 %r30, %tid.x;", "mov.u32 %r29, %tid.x; and.b32 %r30, %r29, 127;")
-    two = two.replace("st.shared", "setp.lt.u32 %p3, %r29, 128; @%p3 st.shared")
-    text = kernel(two + body, "u64 u64 u64 u64", f".shared .align 1024 .b8 tile[{IMAGE}];")
-    clean(interpret(text, (1,), (256,), [memory[0], out := empty((256, 8)), *memory[1:]]))
-    assert np.array_equal(out[:128], out[128:]) and out[0, 0] == want[0, 0] + 1
+    _, want = memory_of()
     for changed in ({"stride": 512}, {"at": 32}):
         assert not np.array_equal(multiply(memory_of(**changed)[0], whole(product()))[2][0], want + 1)
 
@@ -225,21 +199,9 @@ def test_mistakes_with_products_are_found():
     clean(multiply(memory, late)[1])
 
 
-UNKNOWN = (
-    BOX.replace("2d", "3d"),
-    "mbarrier.try_wait.shared.b64 %p1, [%r32], %rd3;",
-    product().replace("m64n16k16", "m64n16k32"),
-    product("tf32"),
-    product(turned="0, 1"),
-)
-
-
-def test_forms_that_are_not_known_are_refused():
-    for text in UNKNOWN:
-        with pytest.raises(StateError, match="not known"):
-            run(DESCRIBE + text)
-
-
-def test_other_modes_of_descriptors_are_refused():
+def test_other_modes_of_descriptors_and_unknown_forms_are_refused():
     with pytest.raises(StateError, match="another mode than that of 128 bytes"):
         multiply(memory_of(mode=2)[0], whole(product()))
+    for text in (BOX.replace("2d", "3d"), product("tf32"), product(turned="0, 1")):
+        with pytest.raises(StateError, match="not known"):
+            run(DESCRIBE + text)

@@ -1,9 +1,8 @@
-"""Instructions from registers to registers, one by one, beside Python's whole numbers, fractions, NumPy and libm."""
+"""Instructions from registers to registers, one by one, beside Python's whole numbers, fractions and NumPy."""
 
-import ctypes
-import ctypes.util
 import math
 from fractions import Fraction
+from itertools import product
 
 import ml_dtypes
 import numpy as np
@@ -12,8 +11,8 @@ import pytest
 from .ptx import apply
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # GPUs raise no flags
-LIBM = ctypes.CDLL(ctypes.util.find_library("m"))
 SIX = "s16 u16 s32 u32 s64 u64"
+M, S = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def dtype_of(kind):
@@ -125,26 +124,18 @@ def test_whole_numbers():
             check(code.format(t=kind, n=bits), arrays, np.array(exact, f"u{result.itemsize}").view(result))
 
 
-def test_carries_make_sums_and_products_of_128_bits():
+def test_carries_make_numbers_of_64_bits_from_halves():
+    """Which are put together from registers and taken apart."""
     a, b = (whole("u64", seed) for seed in (1, 2))
-    head = ".reg .u32 %a0, %a1, %b0, %b1, %x0, %x1, %x2, %x3; mov.b64 {%a0, %a1}, %a; mov.b64 {%b0, %b1}, %b;"
-    for name, wanted in (("add", a + b), ("sub", a - b)):
-        code = f"{name}.cc.u32 %x0, %a0, %b0; {name}c.u32 %x1, %a1, %b1; mov.b64 %z, {{%x0, %x1}};"
-        check(head + code, (a, b), wanted)
-    code = """mul.lo.u32 %x0, %a0, %b0; mul.hi.u32 %x1, %a0, %b0;
-    mad.lo.cc.u32 %x1, %a0, %b1, %x1; madc.hi.u32 %x2, %a0, %b1, 0;
-    mad.lo.cc.u32 %x1, %a1, %b0, %x1; madc.hi.cc.u32 %x2, %a1, %b0, %x2; madc.hi.u32 %x3, %a1, %b1, 0;
-    mad.lo.cc.u32 %x2, %a1, %b1, %x2; addc.u32 %x3, %x3, 0; mov.b64 %z, {%x2, %x3};"""
-    check(head + code, (a, b), np.array([int(x) * int(y) >> 64 for x, y in zip(a, b, strict=True)], np.uint64))
-
-
-def test_registers_are_taken_apart_and_put_together():
-    x, y = whole("u64"), floats("f32")
-    swap = ".reg .b32 %lo, %hi; mov.b64 {%lo, %hi}, %a; mov.b64 %z, {%hi, %lo};"
-    check(swap, (x,), x << np.uint64(32) | x >> np.uint64(32))
-    quarters = ".reg .b16 %h<4>; mov.b64 {%h0, %h1, %h2, %h3}, %a; mov.b64 %z, {%h3, %h2, %h1, %h0};"
-    check(quarters, (x,), x.view("u2").reshape(-1, 4)[:, ::-1].copy().view("u8")[:, 0])
-    check(".reg .b16 %h; mov.b32 {_, %h}, %a; cvt.u32.u16 %z, %h;", (y,), y.view("u4") >> 16)
+    head = ".reg .u32 %a0, %a1, %b0, %b1, %x0, %x1; mov.b64 {%a0, %a1}, %a; mov.b64 {%b0, %b1}, %b;"
+    product = "mul.lo.u32 %x0, %a0, %b0; mul.hi.u32 %x1, %a0, %b0; mad.lo.u32 %x1, %a0, %b1, %x1;"
+    for code, wanted in (
+        ("add.cc.u32 %x0, %a0, %b0; addc.u32 %x1, %a1, %b1;", a + b),
+        ("sub.cc.u32 %x0, %a0, %b0; subc.u32 %x1, %a1, %b1;", a - b),
+        (product + "mad.lo.cc.u32 %x1, %a1, %b0, %x1;", a * b),
+        ("mad.lo.cc.u32 %x0, %a0, %b0, %a1; madc.hi.u32 %x1, %a0, %b0, 0;", (a & M) * (b & M) + (a >> S)),
+    ):
+        check(head + code + " mov.b64 %z, {%x0, %x1};", (a, b), wanted)
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------
@@ -205,43 +196,6 @@ def test_floats_and_their_functions():
             check(f"{name}.{kind} %z, %a;", (a,), function(a.astype(np.float64)).astype(a.dtype))
 
 
-def hard_triples(rng):
-    """Products half way between two float32 numbers, and sums that float64 rounds to half way.
-
-    An odd number of 25 bits is half way between two numbers of 24 bits: (2a + 1) * (2b + 1) of 12 and 13 bits.
-    (1/2 + 2**-24) * (1 - 2**-23) = 1/2 - 2**-47 is nearly half of the last bit of a whole number of 24 bits.
-    """
-    for _ in range(50):
-        x, y, z = (int(rng.integers(2**n, 2 ** (n + 1))) for n in (11, 12, 23))
-        for tiny in (0.0, 2.0**-100, -(2.0**-148)):
-            yield from ((2 * x - 1, 2 * y - 1, tiny), ((2 * x - 1) * 2.0**-40, (2 * y - 1) * 2.0**-40, tiny))
-        for right in (1 - 2.0**-23, 1 + 2.0**-23, -1 + 2.0**-23, -1 - 2.0**-23):
-            left = 0.5 + 2.0**-24
-            yield from ((left, right, z), (left * 2.0**-75, right * 2.0**-74, (z >> 2) * 2.0**-149))
-
-
-E52, TINY = 2.0**-52, 2.0**-1074
-EDGES = [  # of float64: half way and beside it by less than float64 can say; subnormal; products that z saves
-    *((1 + E52, (1 + sign * E52) * 2.0**-53, z) for sign in (-1, 0, 1) for z in (1.0, 1 + E52, 1 - E52 / 2, -1 - E52)),
-    *((1 + E52, y, TINY) for y in (0.5, 1 + E52, 1 - E52)), (2.0**-540, 1.5 * 2.0**-534, TINY), (TINY, 0.5, TINY),
-    (2.0**-600, 2.0**-600, TINY), (1e200, 1e200, 1.0), (2.0**1023, 2.0, -(2.0**1023)), (1e308, 1.7, -1e308),
-]  # fmt: skip
-
-
-def test_fused_multiply_add_is_rounded_once():
-    rng = np.random.default_rng(0)
-    for kind, routine, c_type, hard in (
-        ("f32", LIBM.fmaf, ctypes.c_float, hard_triples(rng)), ("f64", LIBM.fma, ctypes.c_double, EDGES),
-    ):  # fmt: skip
-        routine.restype, routine.argtypes = c_type, [c_type] * 3
-        a, b, c = (floats(kind, seed, 800) for seed in (1, 2, 3))
-        c[::3] = -(a * b)[::3]  # only the rounding error of the product is left
-        rows = np.concatenate([np.stack([a, b, c], axis=1), np.array([*hard], a.dtype)])
-        for part in np.array_split(rows, 3):
-            wanted = np.array([routine(*map(float, row)) for row in part], a.dtype)
-            check(f"fma.rn.{kind} %z, %a, %b, %c;", part.T.copy(), wanted)
-
-
 def rounded(value, dtype, mode="rn"):
     """A fraction rounded by definition: to the one of its two neighbours that the mode wants."""
     down = up = dtype(float(value))
@@ -255,20 +209,51 @@ def rounded(value, dtype, mode="rn"):
     return {"rn": near, "rm": down, "rp": up, "rz": down if value > 0 else up}[mode]
 
 
-def test_directed_rounding():
-    a, b, c = (np.random.default_rng(seed).standard_normal(200).astype(np.float32) for seed in range(3))
-    rows = [[Fraction(float(v)) for v in row] for row in zip(a, b, c, strict=True)]
-    for mode in ("rz", "rm", "rp"):
-        for code, function in (
-            (f"add.{mode}.f32 %z, %a, %b;", lambda x, y, z: x + y),
-            (f"sub.{mode}.f32 %z, %a, %b;", lambda x, y, z: x - y),
-            (f"mul.{mode}.f32 %z, %a, %b;", lambda x, y, z: x * y),
-            (f"fma.{mode}.f32 %z, %a, %b, %c;", lambda x, y, z: x * y + z),
-        ):
-            check(code, (a, b, c), np.array([rounded(function(*row), np.float32, mode) for row in rows]))
+def hard_triples():
+    """Products half way between two float32 numbers, and sums that float64 rounds to half way.
+
+    An odd number of 25 bits is half way between two numbers of 24 bits: (2a + 1) * (2b + 1) of 12 and 13 bits.
+    (1/2 + 2**-24) * (1 - 2**-23) = 1/2 - 2**-47 is nearly half of the last bit of a whole number of 24 bits.
+    """
+    rng = np.random.default_rng(0)
+    yield from rng.standard_normal((200, 3)).astype(np.float32)
+    for _ in range(50):
+        x, y, z = (int(rng.integers(2**n, 2 ** (n + 1))) for n in (11, 12, 23))
+        for tiny in (2.0**-100, -(2.0**-148)):
+            yield from ((2 * x - 1, 2 * y - 1, tiny), ((2 * x - 1) * 2.0**-40, (2 * y - 1) * 2.0**-40, tiny))
+        for right in (1 - 2.0**-23, 1 + 2.0**-23, -1 + 2.0**-23, -1 - 2.0**-23):
+            left = 0.5 + 2.0**-24
+            yield from ((left, right, z), (left * 2.0**-75, right * 2.0**-74, (z >> 2) * 2.0**-149))
+
+
+E52, TINY = 2.0**-52, 2.0**-1074
+EDGES = [  # of float64: half way and beside it by less than float64 can say; subnormal; products that z saves
+    *((1 + E52, (1 + sign * E52) * 2.0**-53, z) for sign in (-1, 0, 1) for z in (1.0, 1 + E52, 1 - E52 / 2, -1 - E52)),
+    *((1 + E52, y, TINY) for y in (0.5, 1 + E52, 1 - E52)), (2.0**-540, 1.5 * 2.0**-534, TINY), (TINY, 0.5, TINY),
+    (2.0**-600, 2.0**-600, TINY), (2.0**1023, 2.0, -(2.0**1023)),
+]  # fmt: skip
+ROUNDED = {  # instruction and operands -> its exact result
+    "add.{} %z, %a, %b;": lambda x, y, z: x + y,
+    "sub.{} %z, %a, %b;": lambda x, y, z: x - y,
+    "mul.{} %z, %a, %b;": lambda x, y, z: x * y,
+    "fma.{} %z, %a, %b, %c;": lambda x, y, z: x * y + z,
+}
+
+
+def test_results_are_rounded_once_in_every_direction():
+    for kind, triples, modes in (("f32", hard_triples(), ("rn", "rz", "rm", "rp")), ("f64", EDGES, ("rn",))):
+        columns = np.array([*triples], dtype_of(kind)).T.copy()
+        exact = [[Fraction(float(v)) for v in row] for row in columns.T]
+        for mode, (code, function) in product(modes, ROUNDED.items()):
+            if kind == "f32" or code.startswith("fma"):
+                wanted = np.array([rounded(function(*row), columns.dtype.type, mode) for row in exact])
+                check(code.format(f"{mode}.{kind}"), (*columns,), wanted)
+    for mode, zero in (("rn", 0.0), ("rz", 0.0), ("rm", -0.0), ("rp", 0.0)):
         ends = np.float32([3, -3, 0, -0.0]), np.float32([-3, 3, 0, -0.0])
-        zero = -0.0 if mode == "rm" else 0.0
         check(f"add.{mode}.f32 %z, %a, %b;", ends, np.float32([zero, zero, 0, -0.0]))
+    x = floats("f32", count=50)
+    a, b, c = (grid.ravel() for grid in np.meshgrid(x[:12], x[-12:], np.float32([np.nan, np.inf, -np.inf, 0, 1])))
+    check("fma.rn.f32 %z, %a, %b, %c;", (a, b, c), (a.astype(float) * b + c).astype(np.float32))
 
 
 def test_flushing_and_saturation():

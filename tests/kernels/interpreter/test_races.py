@@ -78,8 +78,3 @@ def test_races_of_random_programs(shared, kinds, longest):
         found.append(is_found(program, shared))
         assert found[-1] == races(program, shared), program
     assert 15 < sum(found) < 135
-
-
-def test_an_atomic_after_a_write_of_the_same_thread_does_not_hide_the_write():
-    program = [("write", {0: 0}), ("atomic", {0: 0}), ("atomic", {1: 0})]
-    assert [is_found(order, True) for order in (program, program[1:], program[:2])] == [True, False, False]

@@ -1,10 +1,13 @@
-"""Kernels compiled by linking: they do what Python does, each part is compiled once, and others see nothing of it."""
+"""Kernels compiled by linking: they do what Python does, others see nothing of it; and vectors, e^x."""
 
 import numpy as np
 import pytest
 from numba.core.registry import cpu_target
 
 from minigrad_kernels.toolchain import compiler, jit
+from minigrad_kernels.toolchain.emit import TILE, emitted
+from minigrad_kernels.toolchain.lines import line
+from minigrad_kernels.toolchain.maths import exp
 
 
 def iterators_and_views(x, y, out):
@@ -21,8 +24,8 @@ def iterators_and_views(x, y, out):
             total += row.size + x[start:stop].size
             if row.size > 0:
                 out[-1, 1] += row[0] + row[-1] + x[-1][start:stop].size
-            for line in x[:stop]:
-                out[0, -1] += line[1]
+            for part in x[:stop]:
+                out[0, -1] += part[1]
     out[-1][2] += x[:].size + x[:, 1:][0, 0] + x[0, :2][1] + y[3:0:-1][0] + total
 
 
@@ -39,20 +42,6 @@ def test_a_compiled_function_does_what_python_does():
 @jit
 def twice(x):
     return x + x
-
-
-def test_a_part_is_compiled_once_for_each_type():
-    """A number that is written in the caller is of no type of its own."""
-    double = jit(lambda x: x + x)  # in a closure, of which nothing is kept on disk
-
-    def called(x, out):
-        out[0] = double(2) + double(3) + double(x.size)
-        out[1] = double(x[0]) + double(0.5)
-
-    out = np.zeros(2)
-    jit(called)(np.array([7.0]), out)
-    assert out.tolist() == [12, 15]
-    assert {str(*kinds) for kinds in double.part.overloads} == {"int64", "float64"}
 
 
 def test_an_error_in_a_part_reaches_python():
@@ -99,3 +88,53 @@ def test_what_numba_compiles_for_itself_is_not_shared():
     before = dict(table)
     jit(raised)(np.arange(3.0), np.zeros(1))
     assert table == before and compiler._internal
+
+
+# ---- vectors ---------------------------------------------------------------------------------------------------------
+
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 1.2e-38, 88.72, 88.73, -87.4, -103.9, -104.1, -1, 3.4e38]
+
+
+@emitted
+def scale(emit, x, at, factor, out, count):
+    """The example at the head of emit.py."""
+    emit.under_mask(count, lambda mask: out.store(x.load(at, mask) * factor, at, mask))
+
+
+@jit
+def scaled_vector(x, at, factor, out, count):
+    scale(x, at, factor, out, count)
+
+
+def test_a_vector_under_a_mask():
+    for count in (0, 1, 3, 100):
+        used = min(count, TILE.vector_bytes // 4)
+        x, out = np.arange(120, dtype="f4"), np.zeros(120, "f4")
+        scaled_vector(x, 7, np.float32(3), out, count)
+        np.testing.assert_array_equal(out, np.where((x >= 7) & (x < 7 + used), 3 * x, 0))
+
+
+@line(moving="x out")
+def exponential(here):
+    here.out = exp(here.x)
+
+
+@jit
+def exps(x, out):
+    exponential(0, x.size, x, out)
+
+
+def test_exp_is_within_two_units_of_the_last_place():
+    """All kinds of float32: every 4099th of the 2^32, more of them near 0, and the edges."""
+    bits = np.arange(0, 2**32, 4099, dtype=np.uint64).astype(np.uint32)
+    x = np.concatenate([bits.view(np.float32), np.linspace(-110, 100, 1 << 17, dtype=np.float32)])
+    x = np.concatenate([x, np.linspace(-1.5, 3, 1 << 17, dtype=np.float32), np.array(EDGES, np.float32)])
+    exps(x, out := np.empty_like(x))
+    with np.errstate(all="ignore"):
+        exact = np.exp(x.astype(float))
+        want = exact.astype(np.float32)
+        error = np.abs(out - exact) / np.spacing(np.abs(want))
+    np.testing.assert_array_equal(np.isnan(out), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(out), np.isinf(want))
+    finite = np.isfinite(want)
+    assert not np.signbit(out[finite]).any() and error[finite].max() <= 2 + 1e-3

@@ -16,18 +16,8 @@ import pytest
 import minigrad_kernels
 from minigrad_kernels import elementwise
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain import (
-    alias,
-    backend,
-    cache,
-    cpu,
-    jit,
-    progress,
-    set_threads,
-    share,
-    shared,
-    threads,
-)
+from minigrad_kernels.toolchain import alias, backend, cache, cpu, jit, progress, set_threads, share, shared
+from tests.kernels.kernel_runs import on_threads
 
 PACKAGE = Path(minigrad_kernels.__file__).parent
 ROOT = Path(__file__).parents[3]
@@ -52,11 +42,6 @@ x, out = np.arange(5.0), np.zeros(5)
 kernel.double(x, out)
 assert (out == 2 * x).all()
 """
-# What is warned of from there on, in a list; one line, so that it can stand in a block.
-CATCH = (
-    "import warnings; caught = []; warnings.simplefilter('always'); "
-    "warnings.showwarning = lambda message, *rest: caught.append(message)"
-)
 TWO = "from minigrad_kernels.toolchain import set_threads; set_threads(2)\n"
 COUNT = "\nprint(*(sum(count.values()) for count in kernel.double.entry.stats[1:]))"  # loaded and compiled
 
@@ -128,20 +113,11 @@ def test_folders_unused_for_a_month_are_removed(tmp_path, monkeypatch):
 # ---- processes -------------------------------------------------------------------------------------------------------
 
 
-def test_imports_leave_the_process_as_it_was(tmp_path):
-    code = f"""
-import os, sys, threading
-def state():
-    tasks = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else threading.active_count()
-    return dict(os.environ), tasks
-import numpy
-before = state()
-sys.path.insert(0, {str(ROOT)!r})
-import minigrad
-from minigrad_kernels import elementwise, norm, optimizer, pool2d, softmax
-print(state() == before, "numba" in sys.modules)
-"""
-    assert python(code, tmp_path) == ["True", "False"]
+def test_imports_compile_nothing_and_change_no_settings(tmp_path):
+    code = (
+        "import sys, os; before = dict(os.environ); from minigrad_kernels import elementwise, norm, optimizer, softmax"
+    )
+    assert python(code + "; print(dict(os.environ) == before, 'numba' in sys.modules)", tmp_path) == ["True", "False"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -153,11 +129,12 @@ from minigrad_kernels.toolchain.cpu import _team_lock
 _team_lock.acquire()  # a thread that the child does not have may hold it
 child = os.fork()
 if child == 0:
+    import warnings
     out[:] = 0
-    {CATCH}
-    kernel.double(x, out)
-    kernel.double(x, out)
-    print(*caught, flush=True)
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        kernel.double(x, out)
+        kernel.double(x, out)
+    print(*[one.message for one in caught], flush=True)
     os._exit(0 if (out == 2 * x).all() and threads() == 1 else 1)
 _team_lock.release()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), threads())
@@ -208,16 +185,6 @@ def bounds(count, number, shares):
     return run.start, run.stop
 
 
-@pytest.fixture
-def two():
-    before = threads()
-    if numba.config.NUMBA_NUM_THREADS < 2:
-        pytest.skip("one thread")
-    set_threads(2)
-    yield
-    set_threads(before)
-
-
 def test_shares_give_each_index_once_and_in_order():
     for count, shares in product((0, 1, 2, 7, 64), (1, 2, 3, 5, 9)):
         runs = [bounds(count, number, shares) for number in range(shares)]
@@ -225,28 +192,24 @@ def test_shares_give_each_index_once_and_in_order():
         assert max(stop - start for start, stop in runs) <= -(-count // shares)
 
 
-def test_each_share_runs_once_whatever_the_threads(two):
+def test_each_share_runs_once_whatever_the_threads():
     """By the same compiled code, which holds no reference to its arguments; other code of Numba's keeps its threads."""
     before = numba.get_num_threads()
     for n in (1, 2):
-        set_threads(n)
-        for shares in (1, 2, 3, 8):
-            seen, found = np.zeros(8, np.int64), np.zeros(8, np.int64)
-            count_shares.on(shares, seen, found)
-            np.testing.assert_array_equal(seen, np.arange(8) < shares)
-            np.testing.assert_array_equal(found, shares * seen)
-            assert numba.get_num_threads() == before
+        with on_threads(n):
+            for shares in (1, 2, 3, 8):
+                seen, found = np.zeros(8, np.int64), np.zeros(8, np.int64)
+                count_shares.on(shares, seen, found)
+                np.testing.assert_array_equal(seen, np.arange(8) < shares)
+                np.testing.assert_array_equal(found, shares * seen)
     stats, references = str(count_shares.entry.stats), sys.getrefcount(seen)
-    count_shares(seen, found)
-    assert found.tolist() == [2, 2, 8, 8, 8, 8, 8, 8]
-    count_shares.alone(seen, found)
-    assert found.tolist() == [1, 2, 8, 8, 8, 8, 8, 8]
+    with on_threads(2):
+        for run, want in ((count_shares, 2), (count_shares.alone, 1)):
+            run(seen, found)
+            assert found.tolist() == [want, 2, 8, 8, 8, 8, 8, 8]
+        elementwise.relu(np.ones(100_000), np.ones(100_000))
     assert str(count_shares.entry.stats) == stats and sys.getrefcount(seen) == references
-    elementwise.relu(np.ones(100_000), np.ones(100_000))
     assert numba.get_num_threads() == before
-
-
-def test_set_threads_refuses_what_numba_cannot_do():
     most = numba.config.NUMBA_NUM_THREADS
     with pytest.raises(ShapeError, match=f"set_threads: n = {most + 1}, but Numba allows 1 to {most}"):
         set_threads(most + 1)
@@ -276,35 +239,30 @@ def test_what_a_container_and_others_leave(tmp_path, monkeypatch):
 
 
 def test_a_terminal_shows_what_is_compiled(monkeypatch):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    def shown(stream, seconds=2.0):
+    """Nothing of what takes no time, and nothing where there is no terminal."""
+    for terminal, seconds, words in (
+        (True, 2.0, "compiling kernels for this machine, once: "),
+        (True, 0, ""),
+        (False, 2.0, ""),
+    ):
+        stream = io.StringIO()
+        stream.isatty = lambda: terminal  # noqa: B023
         monkeypatch.setattr(progress, "_seconds", seconds)
         monkeypatch.setattr(progress.sys, "stderr", stream)
         with progress.compiling(bounds.function):
             pass
-        return stream.getvalue() if stream else ""
-
-    line, erased = shown(Terminal()).split("\r")[1:3]
-    assert line.startswith("compiling kernels for this machine, once: ") and "test_cpu" in line
-    assert erased == " " * len(line)
-    assert shown(Terminal(), 0.0) == shown(io.StringIO()) == shown(None) == "", "nothing worth a word, no terminal"
+        line, erased = stream.getvalue().split("\r")[1:3] if words else (stream.getvalue(), "")
+        assert line.startswith(words) and erased == " " * len(line)
 
 
-def test_alias_is_the_same_memory_not_marked_read_only():
+def test_alias_is_the_same_memory_and_backend_knows_arrays():
     x = np.arange(6.0).reshape(2, 3)
-    assert alias(x) is x
+    assert alias(x) is x and backend(x) == "cpu"
     x.flags.writeable = False
     same = alias(x)
     assert same.flags.writeable and np.shares_memory(same, x) and numba.typeof(same) != numba.typeof(x)
     del x
     assert same.tolist() == [[0, 1, 2], [3, 4, 5]], "which it keeps alive"
-
-
-def test_backend_refuses_what_it_does_not_know():
-    assert backend(np.empty(0)) == "cpu"
     for other in ([1.0], np.float64(1), np.ma.masked_array([1.0])):
         with pytest.raises(KindError, match="backend: got"):
             backend(other)

@@ -45,23 +45,22 @@ def test_a_kernel_knows_what_it_was_declared_with(fresh):
     assert not any(name.startswith(("toolchain_", "interpreter_")) for name in names)
 
 
+REFUSED = [  # signature, options
+    ("f32** x", {}, KindError, r"wants parts such as 'f32\[:,:\] x' or 'i32 n'"),
+    ("i32 x", {}, KindError, "the first parameter is no array"),
+    ("f32* x, i32 n", {}, KindError, "the function takes x, the signature has x, n"),
+    ("f32* x", {"variant": "a/../b"}, ShapeError, "is no name for a kernel, wants letters a to z"),
+    ("f32* x", {"lowest": "sm_70"}, ShapeError, "lowest is 'sm_70', wants one of sm_75, sm_80"),
+]
+
+
 def test_refuses_what_could_not_be_compiled_and_a_name_that_is_taken(fresh):
     def function(x):
         pass
 
-    for signature, message in (
-        ("f32** x", r"wants parts such as 'f32\[:,:\] x' or 'i32 n'"),
-        ("i32 x", "the first parameter is no array"),
-        ("f32* x, i32 n", "the function takes x, the signature has x, n"),
-    ):
-        with pytest.raises(KindError, match=message):
-            kernel(signature, threads=32)(function)
-    for options, message in (
-        ({"variant": "a/../b"}, "is no name for a kernel, wants letters a to z"),
-        ({"lowest": "sm_70"}, "lowest is 'sm_70', wants one of sm_75, sm_80"),
-    ):
-        with pytest.raises(ShapeError, match=message):
-            kernel("f32* x", threads=32, **options)(function)
+    for signature, options, error, message in REFUSED:
+        with pytest.raises(error, match=message):
+            kernel(signature, threads=32, **options)(function)
     name = fresh().name.removeprefix("interpreter_scale_")
     with pytest.raises(StateError, match="there already is one called interpreter_scale_test_0"):
         cuda_kernels.scale(3, name)
@@ -123,27 +122,13 @@ def test_arrays_of_any_strides():
 
 
 @compiled
-def test_ptx_names_the_kernel_and_nothing_of_the_machine(fresh, monkeypatch):
-    """The compiler is told lines, but not where variables live: on the latter it now and then loses a label."""
-    given, names = [], compiler.rename
-    monkeypatch.setattr(compiler, "rename", lambda *arguments: given.append(names(*arguments)) or given[-1])
+def test_ptx_names_the_kernel_its_lines_and_nothing_of_the_machine(fresh):
     text = fresh().ptx()
-    assert 'call void @"llvm.dbg.' not in given[0] and "!DILocation(" in given[0] and text.count(".loc") >= 4
-    assert ".target sm_75" in text and ".visible .entry interpreter_scale_test_0" in text
+    assert ".target sm_75" in text and ".visible .entry interpreter_scale_test_0" in text and text.count(".loc") >= 4
     assert "NumbaEnv" not in text and text.count(".param .") == 3
     all_kernels()
     files = re.findall(r'\.file\s+\d+\s+"([^"]*)"', KERNELS["matmul_plain_f32"].ptx())
     assert files == ["minigrad_kernels/matmul/cuda_plain.py"]
-
-
-@compiled
-def test_loads_do_not_wait_for_stores_and_loops_unroll():
-    """The pointers are promised not to overlap, so four copies are four loads, then four stores."""
-    code = [opcode[:3] for opcode in report.code(cuda_kernels.four_copies, "sm_80")]
-    assert [opcode for opcode in code if opcode in ("LDG", "STG")] == ["LDG"] * 4 + ["STG"] * 4
-    for count, multiplications in ((0, 12), (1, 1), (4, 4)):
-        text = cuda_kernels.power(count).ptx()
-        assert len(re.findall(r"fma\.rn\.f32", text)) == multiplications and "minigrad.unroll" not in text
 
 
 @compiled
@@ -164,19 +149,6 @@ def test_what_the_compiler_refuses_is_said_with_the_kernel(monkeypatch):
     assert said == f"numba-cuda wants a numpy below 2.5, here is {np.__version__}"
 
 
-PROMPT = """
-from minigrad_kernels.toolchain.cuda import kernel, cuda, f32
-keys = []
-for factor in (2, 3):
-    @kernel("f32* x, f32* out, i32 n", threads=256, variant=str(factor))
-    def scale(x, out, n):
-        i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-        if i < n:
-            out[i] = f32(factor) * x[i]
-    keys.append(scale.key)
-    assert ".entry" in scale.ptx()
-print({"differ": keys[0] != keys[1]})
-"""
 WITHOUT_COMPILER = """
 import importlib.util
 find = importlib.util.find_spec
@@ -187,13 +159,12 @@ print({k.name: k.key for k in all_kernels()})
 
 
 @compiled
-@pytest.mark.deep  # two processes that import all kernels
-def test_kernels_typed_at_a_prompt_and_keys_without_a_compiler():
+@pytest.mark.deep  # a process that imports all kernels
+def test_keys_without_a_compiler():
     keys = {k.name: k.key for k in all_kernels()}
-    for program, wanted in ((PROMPT, {"differ": True}), (WITHOUT_COMPILER, keys)):
-        done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert ast.literal_eval(done.stdout) == wanted
+    done = subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_COMPILER], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert ast.literal_eval(done.stdout) == keys
 
 
 # ---- keeping -----------------------------------------------------------------------------------------------------
@@ -268,9 +239,7 @@ def test_an_archive_serves_where_there_is_no_compiler(fresh, tmp_path, monkeypat
         monkeypatch.setenv("MINIGRAD_PTX", str(where)) if where else monkeypatch.delenv("MINIGRAD_PTX", raising=False)
         assert forget(k).ptx() == text
         vars(forget(k))["key"] = "0" * 32  # the source was changed
-        with pytest.raises(
-            compiler.NoCompilerError, match="there is no CUDA compiler, .*or set MINIGRAD_PTX to a wheel"
-        ):
+        with pytest.raises(compiler.NoCompilerError, match="no CUDA compiler, .*or set MINIGRAD_PTX to a wheel"):
             k.ptx()
     cache._archive.cache_clear()
     wheel.write_bytes(b"no archive")
@@ -295,14 +264,3 @@ def test_problems_are_found(fresh):
     found = k.binary("sm_90")
     assert report.problems(k, "sm_90") == [] and len(report.code(k, "sm_90")) > 10
     assert 0 < found.registers <= 32 and found[2:] == (0, 0, 0)
-
-
-@compiled
-def test_innermost_loops_and_bytes_that_a_thread_moves():
-    k = cuda_kernels.power(3)
-    (loop,) = report.loops(k, "sm_90")
-    assert loop["FFMA"] == 3 and report.inner_loop(k, "sm_90") == loop, "twelve steps, unrolled by three"
-    assert report.inner_loop(cuda_kernels.four_copies, "sm_90").total() == 0
-    found = {"LDG.E.128.CONSTANT": 2, "STS.64": 1, "LDS": 3, "LDG.E.U16": 1, "LDSM.16.MT88.4": 1, "STG.E.U8": 5}
-    found |= {"LDGSTS.E.BYPASS.128.ZFILL": 1, "FFMA": 9, "UTMALDG.2D": 1, "LDC.64": 1}
-    assert report.bytes_moved(found) == 2 * 16 + 8 + 3 * 4 + 2 + 16 + 5 + 16
