@@ -37,7 +37,8 @@ from .toolchain import alias, backend, implementation
 
 __all__ = [
     "ANY", "C_ORDER", "EITHER", "FILTER", "FLOAT", "LIMIT", "SUMS", "Array", "Call", "check", "flag", "flat", "is_half",
-    "launcher", "matrix", "memory", "number", "pair", "pixels", "reads", "updates", "wants_shape", "whole", "writes",
+    "launcher", "layouts_of", "matrix", "memory", "number", "pair", "pixels", "reads", "updates", "wants_shape",
+    "whole", "writes",
 ]  # fmt: skip
 
 MOST = 1024  # plans of a launcher
@@ -45,6 +46,7 @@ LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
 SINGLE = np.dtype(np.float32)
 FLOATS = (SINGLE, np.dtype(np.float64))
 BYTE = np.dtype(np.uint8)
+USABLE = 0x100 | 0x400  # of the flags of NumPy's arrays: NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE
 
 FLOAT = "float"  # one floating type for all arrays declared so
 SUMS = "sums"  # of FLOAT arrays, and of statistics and parameters beside them: float32 beside 16 bits
@@ -239,12 +241,13 @@ def _bind(op, name, array, declared, sizes):
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _of_numpy(arrays):
-    return tuple([None if a is None else (a.__class__, a.shape, a.strides, a.dtype, a.flags.num) for a in arrays])
-
-
-def _of_others(arrays):  # CuPy's, which are always aligned and can be written
-    return tuple([None if a is None else (a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
+def layouts_of(arrays, like):
+    """All that checks look at, of each array such as `like`, or None; CuPy's are always aligned and can be written."""
+    if isinstance(like, ndarray):
+        return tuple(
+            [a if a is None else (a.__class__, a.shape, a.strides, a.dtype, a.flags.num & USABLE) for a in arrays]
+        )
+    return tuple([a if a is None else (a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
 
 
 def launcher(*arrays, op=None, view=pixels, under=(), native=None, **settings):
@@ -279,7 +282,7 @@ def _launch(contract, under):
         for k, name, setting in settings:
             given[k] = setting(op, name, given[k])
         try:
-            key = (_of_numpy if isinstance(given[first], ndarray) else _of_others)(arrays(given))
+            key = layouts_of(arrays(given), given[first])
             if sizes:
                 key = key, sizes(given)
             if under:
