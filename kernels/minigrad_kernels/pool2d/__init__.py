@@ -2,7 +2,8 @@
 
 Sizes are pairs (vertical, horizontal). Positions number the taps of a window: p * Q + q of a P by Q window. Average
 windows are tables of start, end and divisor along each axis, so that plain, ceil-mode, overridden and adaptive
-averages are one kernel. The tables are NumPy's arrays whatever the device of the others.
+averages are one kernel. The tables are NumPy's arrays whatever the device of the others; windows stand in them from one
+end of the axis to the other.
 
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
