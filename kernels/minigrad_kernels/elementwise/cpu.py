@@ -29,15 +29,9 @@ def _start(kernel, out, *arguments):
 
 
 @jit
-def rectify_run(v, y, out):
+def rectify_run(v, y, slope, leaky, out):
     for k in range(out.size):
-        out[k] = passed(v[k], y[k])
-
-
-@jit
-def leak_run(v, y, slope, out):
-    for k in range(out.size):
-        out[k] = leaked(v[k], y[k], slope)
+        out[k] = leaked(v[k], y[k], slope) if leaky else passed(v[k], y[k])
 
 
 @jit
@@ -48,15 +42,9 @@ def add_run(x, residual, relu):
 
 
 @shared
-def rectify(team, out, v, y):
+def rectify(team, out, v, y, slope, leaky):
     here = run_of(out.size, team)
-    rectify_run(v[here], y[here], out[here])
-
-
-@shared
-def leak(team, out, v, y, slope):
-    here = run_of(out.size, team)
-    leak_run(v[here], y[here], out.dtype.type(slope), out[here])
+    rectify_run(v[here], y[here], out.dtype.type(slope), leaky, out[here])
 
 
 @shared
@@ -66,19 +54,19 @@ def add_residual_runs(team, x, residual, relu):
 
 
 def relu(x, out):
-    _start(rectify, out, x, x)
+    _start(rectify, out, x, x, 0.0, False)
 
 
 def relu_grad(g, out, dx):
-    _start(rectify, dx, g, out)
+    _start(rectify, dx, g, out, 0.0, False)
 
 
 def leaky_relu(x, negative_slope, out):
-    _start(leak, out, x, x, negative_slope)
+    _start(rectify, out, x, x, negative_slope, True)
 
 
 def leaky_relu_grad(g, x, negative_slope, dx):
-    _start(leak, dx, g, x, negative_slope)
+    _start(rectify, dx, g, x, negative_slope, True)
 
 
 def add_residual(x, residual, relu):
