@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..errors import ShapeError
+from ..launcher import Call
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import View, aligned, choose
 from ..toolchain.cuda.tuning import chosen
@@ -23,7 +24,7 @@ from .cuda_register import REGISTER
 from .cuda_tiled import TILE, tiled
 from .plan import MOST, Product, cut_of, launches, layout_of, product_of, tensor_cut_of
 
-__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts", "workspace"]
+__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 
@@ -151,18 +152,14 @@ def _call(a, b):
     return kind_of(a.dtype), (a.shape, a.strides, b.shape, b.strides, a.itemsize), aligned(a), aligned(b)
 
 
-def workspace(a, b):
-    """Bytes of workspace that `forward` wants for these arrays: the products of slices."""
+def ready(a, b):
+    """The Call for arrays that lie like these; its workspace is for the products of slices."""
+    run = lambda a, b, bias, relu, residual, *rest: forward(a, b, bias, relu, *rest, residual=residual)
     if not a.size or not b.size:
-        return 0
+        return Call(0, run)
     plan = _plan(*_call(a, b), None)
     p = plan.product
-    return cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices)
-
-
-def ready(a, b):
-    """What the launcher runs with arrays that lie like these."""
-    return lambda a, b, bias, relu, residual, *rest: forward(a, b, bias, relu, *rest, residual=residual)
+    return Call(cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices), run)
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
