@@ -356,12 +356,7 @@ class _Contract:
     def run(self, plan, given):
         wanted, sizes, views, run = plan
         if wanted is not None:
-            space, like = given[self.space], given[self.first]
-            if not callable(space):  # seldom
-                space = memory(self.op, space, wanted, like, self.source)
-            else:
-                space = space(wanted, like) if wanted else None
-            given[self.space] = space
+            given[self.space] = memory(self.op, given[self.space], wanted, given[self.first], self.source)
         for k, name, setting, size in sizes:
             if given[k] is not size:  # 1 == True == 1.0, but they are not all right
                 given[k] = setting(self.op, name, given[k])
