@@ -14,25 +14,8 @@ import numpy as np
 
 from ..elementwise.cpu import add_residual
 from ..launcher import Call
-from ..toolchain import alias
-from ..toolchain.product import (
-    ALIGNMENT,
-    DOT,
-    DOT_COLUMNS,
-    DOT_ROWS,
-    GATHER,
-    ROWS,
-    VECTOR_BYTES,
-    Job,
-    aligned,
-    cut,
-    flat,
-    make_plan,
-    memory,
-    pieces,
-    runner,
-    scratch_bytes,
-)
+from ..toolchain import alias, product
+from ..toolchain.product import DOT, DOT_COLUMNS, DOT_ROWS, GATHER, ROWS, VECTOR_BYTES
 from .plan import steps_of
 
 __all__ = ["ready"]
@@ -68,8 +51,8 @@ def _blocks(form, packed, m, n, k, itemsize, sections, most):
     row_tile, column_tile = (DOT_ROWS, DOT_COLUMNS) if form == DOT else (ROWS, 2 * VECTOR_BYTES // itemsize)
     # Threads that share the rows of a packed product would each pack all of b.
     by_columns = n * row_tile > m * column_tile or (packed and n >= sections * column_tile)
-    columns = cut(n, column_tile, sections if by_columns else 1)
-    rows = cut(m, row_tile, 1 if by_columns else sections)
+    columns = product.cut(n, column_tile, sections if by_columns else 1)
+    rows = product.cut(m, row_tile, 1 if by_columns else sections)
     count = max(1, -(-k // most))
     steps = [k * step // count for step in range(count + 1)]
     height = max(1, BLOCK_BYTES // (min(k, most) * itemsize * row_tile)) * row_tile if k else m
@@ -92,11 +75,11 @@ def ready(a, b):
     form, packed = _form(m, n, k, a_step, b_row, b_column, itemsize)
     places = zip(_offsets(batch, a_batch), _offsets(batch, b_batch), range(prod(batch)), strict=True)
     work = prod((*batch, m, n, k))
-    sections = pieces(work, prod(batch), m * n)
+    sections = product.pieces(work, prod(batch), m * n)
     most = PACKED_DEPTH if packed else DEPTH
     items = [
         [
-            Job(
+            product.Job(
                 form=form,
                 a_offset=a_first + depth * a_step,
                 row=row,
@@ -118,15 +101,15 @@ def ready(a, b):
         for a_first, b_first, number in places
         for section in _blocks(form, packed, m, n, k, itemsize, sections, most)
     ]
-    plan = make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
-    size = scratch_bytes(plan, itemsize)
-    return Call(size and size + ALIGNMENT, partial(_multiply, runner(plan), _seen(a), _seen(b)))
+    plan = product.make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
+    size = product.scratch_bytes(plan, itemsize)
+    return Call(size and size + product.ALIGNMENT, partial(_multiply, product.runner(plan), _seen(a), _seen(b)))
 
 
 def _multiply(run, seen_a, seen_b, a, b, bias, relu, residual, out, workspace):
     """The residual is added in a pass of its own, with ReLU."""
     c = out.reshape(-1)
-    scratch = c[:0] if workspace is None else aligned(workspace, out.dtype)
+    scratch = c[:0] if workspace is None else product.aligned(workspace, out.dtype)
     start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
     run(seen_a(a), seen_b(b), start, relu and residual is None, c, scratch)
     if residual is not None:
@@ -136,12 +119,12 @@ def _multiply(run, seen_a, seen_b, a, b, bias, relu, residual, out, workspace):
 def _seen(array):
     """A function that gives the memory of arrays that lie like this one, from their element [0, 0, ...] on."""
     dense = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
-    return flat if dense and array.size else _from_first
+    return product.flat if dense and array.size else _from_first
 
 
 def _from_first(array):
     """The memory of an array from its element [0, 0, ...] on; kernels reach the rest by offsets."""
     if not array.size:
         return np.empty(0, array.dtype)
-    whole, start = memory(array)
+    whole, start = product.memory(array)
     return whole[start:] if start else whole

@@ -126,14 +126,14 @@ def standardize_grad(shape):
     return KernelCase("norm", "standardize_grad", shapes, {}, (Output(shape),), nan=nan, **settings)
 
 
-ROW_SHAPES = [(1, 1), (1, 2), (3, 3), (5, 4), (2, 7), (17, 64), (2, 300), (0, 3)]
+ROW_SHAPES = [(1, 1), (1, 2), (3, 3), (5, 4), (2, 7), (17, 64), (2, 300)]
 ROW_SHAPES[:0] = [(33, 16), (31, 32), (9, 33), (3, 128), (2, 129), (1003, 10)]  # about the lanes and blocks of a GPU
 SHAPES = [(1, 1), (7, 5), (64, 10), (SHORT - 1, 3), (SHORT + 1, 17), (131, 16), (3, TILE - 1), (70, TILE + 1)]
 SHAPES += [(31, 32), (32, 33), (2, 256), (3, 1025), (9, 1028), (1001, 4), (4200, 2)]
 SHAPES += [(2100, 64)]  # many parts, the last line short
 SHAPES += [(1, 3, 1, 1), (2, 6, 5, 7), (8, 64, 4, 4), (5, 33, 3, 3)]
 # Channels of no whole vector, of one, of a line and more; rows of no whole line, of a run and more.
-EXTENDED = [(7, 1), (131, 3), (2, 6, 5, 7), (70, 17), (33, 100), (9, 1028), (RUN // 64 + 1, 64), (0, 3)]
+EXTENDED = [(7, 1), (131, 3), (2, 6, 5, 7), (70, 17), (33, 100), (9, 1028), (RUN // 64 + 1, 64)]
 ENDS = [("x", False), ("-", True), ("x", True)]  # a residual, and whether ReLU follows
 MANY = (4200, 64)  # more parts than threads of a GPU that add those of a column
 
