@@ -43,6 +43,7 @@ __all__ = [
 
 MOST = 1024  # plans of a launcher
 LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
+COUNTED = LIMIT - 1024  # elements that threads, of whole blocks, can number with 32 bits
 SINGLE = np.dtype(np.float32)
 FLOATS = (SINGLE, np.dtype(np.float64))
 BYTE = np.dtype(np.uint8)
@@ -69,6 +70,7 @@ class Array(NamedTuple):
     shape: str | None  # None: the plan looks at it
     dtype: str = FLOAT
     order: tuple | str | None = None  # axes, slowest in memory first; None: channels last of four axes, else C order
+    counted: bool = False  # whether threads of a GPU number its elements, with 32 bits
 
 
 reads, writes, updates = (functools.partial(Array, role) for role in ("r", "w", "rw"))
@@ -325,7 +327,6 @@ class _Contract:
         self.names = list(self.signature.parameters)
         self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
         self.required = self.defaults.count(inspect.Parameter.empty)
-        self.at = {name: k for k, name in enumerate(self.names)}
         at = self.names.index
         named = [(name, array) for array in arrays for name in array.names.split()]
         self.arrays = [(at(name.strip("*?")), name.strip("*?"), array) for name, array in named]
@@ -342,16 +343,11 @@ class _Contract:
 
     def bind(self, arguments, named):
         """All arguments in the order of the launcher's."""
-        given = [*arguments, *self.defaults[len(arguments) :]]
-        if self.required <= len(arguments) <= len(self.names) and not named:  # as nearly always
-            return given
-        for name, value in named.items():
-            if name in self.at:
-                given[self.at[name]] = value
-        unknown = len(given) > len(self.names) or not named.keys() <= self.at.keys()
-        if unknown or any(value is inspect.Parameter.empty for value in given):
-            self.signature.bind(*arguments, **named)  # which says what is missing or unknown
-        return given
+        if named or not self.required <= len(arguments) <= len(self.names):  # seldom
+            bound = self.signature.bind(*arguments, **named)  # which says what is missing or unknown
+            bound.apply_defaults()
+            arguments = bound.args
+        return [*arguments, *self.defaults[len(arguments) :]]
 
     def run(self, plan, given):
         wanted, sizes, views, run = plan
@@ -386,7 +382,7 @@ class _Contract:
     def _check(self, given):
         """Refuse arrays that are not as declared; the type of FLOAT arrays, and the order in memory of each array."""
         like, sizes, orders = given[self.first], {str(size): size for size in (1, 2)}, {}
-        backend(like)
+        on_gpu = backend(like) == "cuda"
         first, array = self._float(given)
         dtype = sums = getattr(array, "dtype", None)
         if dtype is not None and is_half(dtype):
@@ -404,6 +400,9 @@ class _Contract:
             )
             _check_type(self.op, name, array, like, types, hint)
             _bind(self.op, name, array, declared.shape, sizes)
+            if on_gpu and declared.counted and array.size >= COUNTED:
+                got = f"{name} has shape {array.shape}"
+                raise ShapeError(f"{self.op}: {got}, wants less than {COUNTED} elements; split it")
             if declared.shape == "*" and order is None:
                 order = order_of(like)
             orders[k] = _axes(array, order)

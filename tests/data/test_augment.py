@@ -94,9 +94,12 @@ def test_refusals_of_sizes_and_kinds():
     out = interpreter.empty((1, 2, 2, 1))
     arrays = pixels(1, 1, 2, 2), np.zeros(1, np.int64), np.ones(1, np.float32), np.ones(1, np.float32)
     there = [interpreter.array(array) for array in arrays]
-    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1 << 15, 1, 1)).view(interpreter.Array)
-    words = "gather_normalize: out has shape (65536, 1, 32768, 1), wants less than 2147483648 numbers; split the batch"
+    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1, 1 << 15, 1)).view(interpreter.Array)
+    words = "gather_normalize: out has shape (65536, 1, 32768, 1), wants less than 2147482624 elements; split it"
     with pytest.raises(ShapeError, match="^" + re.escape(words)):
-        cuda.gather_normalize(*there, far)
+        images, indices = (
+            interpreter.array(array) for array in (pixels(1, 1, 1 << 15, 1), np.zeros(1 << 16, np.int64))
+        )
+        augment.gather_normalize(images, indices, *there[2:], far)
     with pytest.raises(KindError, match="^gather_normalize: indices is numpy.ndarray, wants minigrad_kernels"):
         augment.gather_normalize(there[0], arrays[1], *there[2:], out.transpose(0, 3, 1, 2))

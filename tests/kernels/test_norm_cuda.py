@@ -162,8 +162,8 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ShapeError, match="^batch_statistics: rung is 'warp', wants one of plain, vector"):
         statistics(numbers(3, 5), "warp")
     far = np.broadcast_to(array(1), (1 << 20, 1 << 11)).view(interpreter.Array)
-    with pytest.raises(ShapeError, match="^batch_normalize: shape .* elements, wants less than"):
-        cuda.batch_normalize(far, *[None] * 4, EPS, None, False, far)
+    with pytest.raises(ShapeError, match="^batch_normalize: x has shape .*, wants less than"):
+        norm.batch_normalize(far, *[None] * 4, EPS, None, False, far)
 
 
 # ---- traffic ---------------------------------------------------------------------------------------------------------

@@ -224,10 +224,10 @@ def test_refusals():
     words = "average_forward: rows is minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
     with pytest.raises(KindError, match="^" + re.escape(words)):
         pool2d.average_forward(x, interpreter.array(tables[0]), tables[1], empty((1, 3, 2, 2), "f4", "interpreter"))
-    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1 << 15, 1, 1)).view(interpreter.Array)
-    words = "average_forward: an array of shape (65536, 1, 32768, 1), wants less than 2147483648 elements; split"
+    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1, 1 << 15, 1)).view(interpreter.Array)
+    words = "average_forward: x has shape (65536, 1, 32768, 1), wants less than 2147482624 elements; split it"
     with pytest.raises(ShapeError, match="^" + re.escape(words)):
-        cuda.average_forward(far, *tables, far)
+        pool2d.average_forward(far, *tables, far)
     y = x.transpose(CHANNELS_LAST)
     with pytest.raises(ShapeError, match="^max_forward: the rung vector wants float32, a number of channels that"):
         cuda.max_forward(y, (1, 1), (1, 1), (0, 0), (1, 1), y, empty((1, 4, 4, 3), "u1", "interpreter"), "vector")

@@ -33,7 +33,7 @@ def workspace(shape):
 _bytes = workspace  # the argument of that name hides it
 
 
-@launcher(reads("g out", MATRIX), writes("dx", MATRIX), writes("dbias", "C", SUMS), view=matrix)
+@launcher(reads("g out", MATRIX, counted=True), writes("dx", MATRIX), writes("dbias", "C", SUMS), view=matrix)
 def bias_relu_grad(g, out, dx, dbias, workspace):
     """The gradients of out = max(x + bias, 0). Where out is NaN, g passes, as in PyTorch.
 
@@ -44,7 +44,7 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     return Call(_bytes(g.shape), implementation(__name__, "bias_relu_grad", g))
 
 
-@launcher(reads("x", MATRIX), writes("out", "C", SUMS), view=matrix)
+@launcher(reads("x", MATRIX, counted=True), writes("out", "C", SUMS), view=matrix)
 def column_sums(x, out, workspace):
     """The sum of each column: the gradient of a bias.
 

@@ -52,7 +52,7 @@ def _in_halves(x, *others):
 
 
 @launcher(
-    reads("x", MATRIX),
+    reads("x", MATRIX, counted=True),
     writes("mean variance", "C", SUMS),
     updates("running_mean? running_var?", "C", SUMS),
     view=matrix,
@@ -80,7 +80,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
 
 
 @launcher(
-    reads("x residual?", ANY_ROWS),
+    reads("x residual?", ANY_ROWS, counted=True),
     reads("mean variance weight? bias?", "C", SUMS),
     writes("out", ANY_ROWS),
     view=matrix,
@@ -99,7 +99,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
 
 
 @launcher(
-    reads("x g out?", MATRIX),
+    reads("x g out?", MATRIX, counted=True),
     reads("mean variance weight?", "C", SUMS),
     writes("dx? dresidual?", MATRIX),
     writes("dw db", "C", SUMS),
