@@ -98,7 +98,7 @@ class Plan(NamedTuple):
     product: Product
     slices: int = 1
     shared: int = 0  # bytes of dynamic shared memory
-    tables: Callable | None = None  # (product, a, b, matrices in a launch) -> further arguments, before the sizes
+    tables: Callable | None = None  # (product, a, b) -> further arguments, before the sizes
 
 
 @lru_cache(maxsize=1024)
@@ -129,7 +129,7 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     if name == "async":
         shared = cuda_async.shared_bytes(kind, layout)
     elif name == "tma":
-        shared, tables = cuda_hopper.SHARED, cuda_hopper.tables_of
+        shared, tables = cuda_hopper.SHARED, cuda_hopper.maps_of
     grid = (down * across, 1) if cores else (down, across)
     return Plan(kernels[None if None in kernels else layout], grid, sizes, p, slices, shared, tables)
 
@@ -204,7 +204,7 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
         first, second, beside, to = (_from(array, index) for array in (a, b, residual, out))
         before, sizes = (first, second), plan.sizes
         if plan.tables:
-            sizes = *plan.tables(p, first, second, count), *sizes
+            sizes = *plan.tables(p, first, second), *sizes
         yield from cuda_split.in_slices(
             kernel, (*plan.grid, count * slices), (kernel.threads,), partial(_arguments, before, sizes), plan.shared,
             cuda_split.end_of(bias, relu, beside, to, a, p.n), a, p.m * p.n, slices, workspace, count, p.z.out,
