@@ -4,8 +4,6 @@ A matrix of (rows, columns) holds the rows of all samples, each of which has sum
 Narrow rows are taken as many at a time as fit into TILE elements, so that innermost loops are long; a vector of
 columns then repeats itself. Sums are split by shape (see plan.py): a part adds SHORT such lines in the element type
 and what they give in float64, which costs little and keeps the error of a sum near one rounding.
-
-Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", section 3 (shifted data)
 """
 
 import numpy as np
@@ -74,22 +72,16 @@ def line_of(columns):
 
 
 @jit
-def repeat(filled, wide):
-    """The first elements again and again, until wide is full."""
+def spread(vector, first, wide):
+    """The elements of a vector that belong to the columns of a line from `first` on, again and again until it is full."""
+    filled = min(wide.size, vector.size)
+    for c in range(filled):
+        wide[c] = vector[first + c]
     while filled < wide.size:
         count = min(filled, wide.size - filled)
         for k in range(count):
             wide[filled + k] = wide[k]
         filled += count
-
-
-@jit
-def spread(vector, first, wide):
-    """The elements of a vector that belong to the columns of a line from `first` on."""
-    count = min(wide.size, vector.size)
-    for c in range(count):
-        wide[c] = vector[first + c]
-    repeat(count, wide)
 
 
 @jit
@@ -100,29 +92,13 @@ def gather(total, first, sums):
             sums[first + c] += total[start + c]
 
 
-@jit
-def finite(value):
-    """What elements are compared with: not an infinity, to which all are infinitely far."""
-    return value if abs(value) < np.inf else np.float32(0)
-
-
-@jit
-def pivot(x, start, stop, columns, c):
-    """The median of the first, the middle and the last element of a column of a part: a sum of the distances from it
-    loses no digits to a mean that is far from 0, or to one element that is far from all others."""
-    first, last = x[start + c], x[stop - columns + c]
-    middle = x[start + (stop - start) // columns // 2 * columns + c]
-    low, high = min(first, last), max(first, last)
-    return finite(low if middle < low else high if middle > high else middle)
-
-
 # ---- sums ------------------------------------------------------------------------------------------------------------
 
 
 @jit
 def sum_part(form, g, x, out, masked, start, stop, centres, sums, others):
-    """Both sums of the columns of a part, by one of the formulas; moments are about its own pivots."""
-    line, columns, zero = line_of(sums.size), sums.size, x.dtype.type(0)
+    """Both sums of the columns of a part, by one of the formulas."""
+    line, zero = line_of(sums.size), x.dtype.type(0)
     short = SHORT * line
     together = short if line > TILE else stop - start  # so that the pieces of a long line come from the nearest cache
     clear(sums)
@@ -132,12 +108,7 @@ def sum_part(form, g, x, out, masked, start, stop, centres, sums, others):
             width = min(TILE, line - first)
             centre, one, two = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
             total, other = stack_array(TILE, sums, width), stack_array(TILE, sums, width)
-            if form == MOMENTS:
-                for c in range(min(columns, width)):
-                    centre[c] = pivot(x, start, stop, columns, first + c)
-                repeat(min(columns, width), centre)
-            elif form > MOMENTS:
-                spread(centres, first, centre)
+            spread(centres, first, centre)
             clear(one)
             clear(two)
             clear(total)
@@ -166,16 +137,6 @@ def sum_part(form, g, x, out, masked, start, stop, centres, sums, others):
                 gather(other, first, others)
 
 
-@jit
-def move_moments(x, begin, start, stop, sums, squares):
-    """Moments about the pivots of a part become those about the first row of its sample."""
-    count = (stop - start) // sums.size
-    for c in range(sums.size):
-        d = np.float64(pivot(x, start, stop, sums.size, c)) - np.float64(finite(x[begin + c]))
-        squares[c] += d * (2 * sums[c] + count * d)
-        sums[c] += count * d
-
-
 @shared
 def sum_columns(team, form, g, x, out, masked, size, length, centres, sums, others):
     """sums and others: (samples, parts, columns); a sample has `size` elements, a part `length` or fewer."""
@@ -185,8 +146,6 @@ def sum_columns(team, form, g, x, out, masked, size, length, centres, sums, othe
         start = n * size + part * length
         stop = min(start + length, (n + 1) * size)
         sum_part(form, g, x, out, masked, start, stop, centres[n % len(centres)], sums[n, part], others[n, part])
-        if form == MOMENTS:
-            move_moments(x, n * size, start, stop, sums[n, part], others[n, part])
 
 
 def run(kernel, size, *arguments):
@@ -197,7 +156,7 @@ def sums_of_columns(form, x, samples, workspace, centres, g=None, out=None, mask
     """Both sums of each column of each part of each sample, by a formula, as (samples, parts, columns) of float64.
 
     The formulas below MOMENTS have one sum, which stands for both.
-    x, g, out, masked: matrices, all rows; centres: (samples, columns), which products are about
+    x, g, out, masked: matrices, all rows; centres: (samples, columns), which moments and products are about
     """
     rows, columns, kinds = len(x) // samples, x.shape[1], 1 + (form >= MOMENTS)
     plan = cut(rows, columns)

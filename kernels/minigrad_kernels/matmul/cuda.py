@@ -67,24 +67,20 @@ BEST = {(128, 128): ("buffered", "register", "plain"), (64, 64): ("register_64x6
 def _misfits(kind, p, cut, layout, itemsize):
     """What each rung wants and does not get, in words; None where it fits."""
     many = ALIGNMENT // itemsize
-    loads = short = far = None
-    if layout not in LAYOUTS:
-        loads = (
-            f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one axis "
-            f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
-            "along K, a as well"
-        )
-    if cut.slices == 1:
-        short = f"long sums for few results, got {p.k} terms for {p.m} x {p.n} results"
-    if max(abs(step) for step in (p.a_m, p.a_k, p.b_k, p.b_n)) >= FAR:
-        far = f"strides of less than {FAR} elements"
+    loads = (
+        f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one axis "
+        f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
+        "along K, a as well"
+    )
+    loads = None if layout in LAYOUTS else loads
+    short = f"long sums for few results, got {p.k} terms for {p.m} x {p.n} results" if cut.slices == 1 else None
     along_k = cuda_hopper.misfit(p) if layout == (True, True) else "both a and b to lie along K"
     found = {"split": short, "buffered": loads, "async": loads, "tma": loads or along_k}
-    if kind == "float32":
-        for name in RUNGS.keys() - {"plain"}:
-            most = MOST * RUNGS[name].tile[1]
-            wide = f"at most {most} columns, got {p.n}" if p.n > most else None
-            found[name] = far or wide or found.get(name)
+    far = max(abs(step) for step in (p.a_m, p.a_k, p.b_k, p.b_n)) >= FAR
+    for name in RUNGS.keys() - {"plain"} if kind == "float32" else ():
+        most = MOST * RUNGS[name].tile[1]
+        if far or p.n > most:
+            found[name] = f"strides of less than {FAR} elements" if far else f"at most {most} columns, got {p.n}"
     return {name: found.get(name) for name in LADDERS[kind]}
 
 
@@ -94,6 +90,7 @@ class Plan(NamedTuple):
 
     kernel: Any
     grid: tuple[int, int]
+    block: tuple[int, ...]
     sizes: tuple[int, ...]
     product: Product
     slices: int = 1
@@ -119,10 +116,11 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     name = best if name == "split" else name
     kernels, (rows, columns) = LADDERS[kind][name]
     down, across = -(-p.m // rows), -(-p.n // columns)
+    kernel = kernels[None if None in kernels else layout]
     if name == "plain":
-        return Plan(kernels[None], (-(-p.m * p.n // THREADS), 1), (), p)
+        return Plan(kernel, (-(-p.m * p.n // THREADS), 1), (THREADS,), (), p)
     if name == "tiled":
-        return Plan(tiled, (down, across), (), p)
+        return Plan(kernel, (down, across), (TILE, TILE), (), p)
     steps, out_z = (p.a_m, p.a_k, p.b_k, p.b_n), p.z.out if slices == 1 else p.m * p.n
     sizes = p.m, p.n, p.k, depth, slices, *steps, p.z.a, p.z.b, out_z
     shared, tables = 0, None
@@ -131,7 +129,7 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     elif name == "tma":
         shared, tables = cuda_hopper.SHARED, cuda_hopper.maps_of
     grid = (down * across, 1) if cores else (down, across)
-    return Plan(kernels[None if None in kernels else layout], grid, sizes, p, slices, shared, tables)
+    return Plan(kernel, grid, (kernel.threads,), sizes, p, slices, shared, tables)
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -199,14 +197,14 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     if not plan.sizes:
         yield from _of_arrays(plan, a, b, bias, relu, residual, out)
         return
-    p, kernel, slices = plan.product, plan.kernel, plan.slices
+    p, slices = plan.product, plan.slices
     for index, count in launches(p):
         first, second, beside, to = (_from(array, index) for array in (a, b, residual, out))
         before, sizes = (first, second), plan.sizes
         if plan.tables:
             sizes = *plan.tables(p, first, second), *sizes
         yield from cuda_split.in_slices(
-            kernel, (*plan.grid, count * slices), (kernel.threads,), partial(_arguments, before, sizes), plan.shared,
+            plan.kernel, (*plan.grid, count * slices), plan.block, partial(_arguments, before, sizes), plan.shared,
             cuda_split.end_of(bias, relu, beside, to, a, p.n), a, p.m * p.n, slices, workspace, count, p.z.out,
         )  # fmt: skip
 
@@ -217,12 +215,12 @@ def _arguments(before, sizes, bias, residual, out, flags):
 
 def _of_arrays(plan, a, b, bias, relu, residual, out):
     """The launches of a kernel that sees its operands as stacks of matrices."""
-    p, block = plan.product, (TILE, TILE) if plan.kernel is tiled else (THREADS,)
+    p = plan.product
     for index, count in launches(p):
         left = _stack(a, index, (count, p.m, p.k), (p.z.a, p.a_m, p.a_k))
         right = _stack(b, index, (count, p.k, p.n), (p.z.b, p.b_k, p.b_n))
         beside, to = (_stack(array, index, (count, p.m, p.n), (p.z.out, p.n, 1)) for array in (residual, out))
-        yield plan.kernel, (*plan.grid, count), block, (left, right, bias, beside, to, bool(relu)), 0
+        yield plan.kernel, (*plan.grid, count), plan.block, (left, right, bias, beside, to, bool(relu)), 0
 
 
 def _stack(array, index, shape, steps):

@@ -3,12 +3,14 @@
 A matrix of (rows, columns) holds the rows of all samples, which have vectors of columns of their own; a batch is one
 sample, each of its columns a group. Two kernels do all: `sum_columns` (bias/cpu.py) adds up what the elements of a
 column give, `finish` makes each element from the numbers of its column. In between, `join_moments`, `normal_table` and
-`join_products` make these numbers.
+`join_products` make these numbers. Moments are about pivots, so that they lose no digits to a mean that is far from 0.
+
+Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", section 3 (shifted data)
 """
 
 import numpy as np
 
-from ..bias.cpu import MASKED, MOMENTS, PRODUCTS, TILE, finite, line_of, run, spread, sums_of_columns
+from ..bias.cpu import MASKED, MOMENTS, PRODUCTS, TILE, line_of, run, spread, sums_of_columns
 from ..toolchain import add, copy, jit, share, shared, stack_array
 from ..toolchain.lines import line
 from .cpu_rows import layer_norm, layer_norm_grads, standardize, standardize_grad
@@ -45,10 +47,25 @@ def add_parts(sums):
 
 
 @jit
-def join_moments(sums, squares, x, mean, variance):
-    """The mean and the biased variance of each group, (samples, groups), from the moments about the first row."""
+def find_pivots(x, pivots):
+    """For each column of each sample the median of its first, its middle and its last element, 0 for an infinity: one
+    element that is far from all others does no harm."""
+    samples, columns = pivots.shape
+    size = x.size // samples
+    for n in range(samples):
+        for c in range(columns):
+            start = n * size + c
+            first, last, middle = x[start], x[start + size - columns], x[start + size // columns // 2 * columns]
+            low, high = min(first, last), max(first, last)
+            v = low if middle < low else high if middle > high else middle
+            pivots[n, c] = v if abs(v) < np.inf else 0
+
+
+@jit
+def join_moments(sums, squares, pivots, rows, mean, variance):
+    """The mean and the biased variance of each group, (samples, groups), from the moments about the pivots."""
     (samples, groups), columns = mean.shape, sums.shape[2]
-    width, rows = columns // groups, x.size // samples // columns
+    width = columns // groups
     add_parts(sums)
     add_parts(squares)
     for n in range(samples):
@@ -56,7 +73,7 @@ def join_moments(sums, squares, x, mean, variance):
         for c in range(columns):
             d = means[c] / rows
             v = spreads[c] / rows - d * d
-            means[c], spreads[c] = finite(x[n * rows * columns + c]) + d, 0.0 if v < 0 else v  # so that NaN passes
+            means[c], spreads[c] = pivots[n, c] + d, 0.0 if v < 0 else v  # so that NaN passes
         for k in range(groups):
             middle, spread = 0.0, 0.0
             for c in range(k * width, k * width + width):
@@ -168,8 +185,15 @@ def finish(x, table, out, more=None, low=-np.inf):
 # ---- the batch -------------------------------------------------------------------------------------------------------
 
 
+def find_statistics(x, samples, workspace, mean, variance):
+    pivots = np.empty((samples, x.shape[1]), x.dtype)
+    find_pivots(x.reshape(-1), pivots)
+    sums = sums_of_columns(MOMENTS, x, samples, workspace, pivots)
+    join_moments(*sums, pivots, len(x) // samples, mean, variance)
+
+
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum):
-    join_moments(*sums_of_columns(MOMENTS, x, 1, workspace, x[:1]), x.reshape(-1), mean[None], variance[None])
+    find_statistics(x, 1, workspace, mean[None], variance[None])
     if running_mean is not None:
         follow(running_mean, mean, 1.0, momentum)
         follow(running_var, variance, len(x) / (len(x) - 1), momentum)
@@ -196,7 +220,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
 
 def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
     matrix, out = x.reshape(-1, weight.size), out.reshape(-1, weight.size)
-    join_moments(*sums_of_columns(MOMENTS, matrix, len(x), workspace, matrix[:1]), matrix.reshape(-1), mean, variance)
+    find_statistics(matrix, len(x), workspace, mean, variance)
     table = np.empty((4, len(x), weight.size), x.dtype)
     normal_table(mean, variance, eps, weight, bias, table)
     finish(matrix, table, out)
