@@ -73,7 +73,7 @@ def line_of(columns):
 
 @jit
 def spread(vector, first, wide):
-    """The elements of a vector that belong to the columns of a line from `first` on, again and again until it is full."""
+    """The elements of a vector that belong to the columns of a line from `first` on, over and over."""
     filled = min(wide.size, vector.size)
     for c in range(filled):
         wide[c] = vector[first + c]
