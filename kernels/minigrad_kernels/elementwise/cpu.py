@@ -28,29 +28,21 @@ def _start(kernel, out, *arguments):
 # ---- ReLU ------------------------------------------------------------------------------------------------------------
 
 
-@jit
-def rectify_run(v, y, slope, leaky, out):
-    for k in range(out.size):
-        out[k] = leaked(v[k], y[k], slope) if leaky else passed(v[k], y[k])
-
-
-@jit
-def add_run(x, residual, relu):
-    for k in range(x.size):
-        v = x[k] + residual[k]
-        x[k] = passed(v, v) if relu else v
-
-
 @shared
 def rectify(team, out, v, y, slope, leaky):
-    here = run_of(out.size, team)
-    rectify_run(v[here], y[here], out.dtype.type(slope), leaky, out[here])
+    here, slope = run_of(out.size, team), out.dtype.type(slope)
+    v, y, out = v[here], y[here], out[here]
+    for k in range(out.size):
+        out[k] = leaked(v[k], y[k], slope) if leaky else passed(v[k], y[k])
 
 
 @shared
 def add_residual_runs(team, x, residual, relu):
     here = run_of(x.size, team)
-    add_run(x[here], residual[here], relu)
+    x, residual = x[here], residual[here]
+    for k in range(x.size):
+        v = x[k] + residual[k]
+        x[k] = passed(v, v) if relu else v
 
 
 def relu(x, out):

@@ -103,26 +103,20 @@ def ready(a, b):
     ]
     plan = product.make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
     size = product.scratch_bytes(plan, itemsize)
-    return Call(size and size + product.ALIGNMENT, partial(_multiply, product.runner(plan), _seen(a), _seen(b)))
+    return Call(size and size + product.ALIGNMENT, partial(_multiply, product.runner(plan)))
 
 
-def _multiply(run, seen_a, seen_b, a, b, bias, relu, residual, out, workspace):
+def _multiply(run, a, b, bias, relu, residual, out, workspace):
     """The residual is added in a pass of its own, with ReLU."""
     c = out.reshape(-1)
     scratch = c[:0] if workspace is None else product.aligned(workspace, out.dtype)
     start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
-    run(seen_a(a), seen_b(b), start, relu and residual is None, c, scratch)
+    run(_memory(a), _memory(b), start, relu and residual is None, c, scratch)
     if residual is not None:
         add_residual(c, residual.reshape(-1), relu)
 
 
-def _seen(array):
-    """A function that gives the memory of arrays that lie like this one, from their element [0, 0, ...] on."""
-    dense = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
-    return product.flat if dense and array.size else _from_first
-
-
-def _from_first(array):
+def _memory(array):
     """The memory of an array from its element [0, 0, ...] on; kernels reach the rest by offsets."""
     if not array.size:
         return np.empty(0, array.dtype)

@@ -184,16 +184,13 @@ def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
         found_inf[0] = 1
 
 
-@jit
-def scale_run(a, factor):
-    for k in range(a.size):
-        a[k] *= factor
-
-
 @shared
 def scale_chunks(team, chunks, places, factor, like):
+    factor = like.dtype.type(factor)
     for k in share(len(chunks), team):
-        scale_run(part(places, 0, chunks[k], 0, chunks[k, 2], like), like.dtype.type(factor))
+        a = part(places, 0, chunks[k], 0, chunks[k, 2], like)
+        for n in range(a.size):
+            a[n] *= factor
 
 
 def scale(plan, factor):
