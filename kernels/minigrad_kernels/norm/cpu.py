@@ -143,34 +143,28 @@ def run_of(columns):
     return max(RUN // columns, 16) * columns
 
 
-@jit
-def finish_run(x, more, has_more, start, stop, centres, scales, shifts, gains, low, out):
-    line = line_of(centres.size)
-    for first in range(0, line, TILE):
-        width = min(TILE, line - first)
-        centre, scale = stack_array(TILE, x, width), stack_array(TILE, x, width)
-        shift, gain = stack_array(TILE, x, width), stack_array(TILE, x, width)
-        spread(centres, first, centre)
-        spread(scales, first, scale)
-        spread(shifts, first, shift)
-        spread(gains, first, gain)
-        for at in range(start + first, stop, line):
-            if has_more:
-                finish_more(at, min(width, stop - at), x, more, out, centre, scale, shift, gain, low)
-            else:
-                finish_line(at, min(width, stop - at), x, out, centre, scale, shift, low)
-
-
 @shared
 def finish_runs(team, x, more, has_more, table, low, out):
     samples, columns = table.shape[1:]
-    size, length = x.size // samples, run_of(columns)
+    size, length, line = x.size // samples, run_of(columns), line_of(columns)
     runs = (size + length - 1) // length
     for r in share(samples * runs, team):
         n = r // runs
         start = n * size + (r - n * runs) * length
         stop = min(start + length, (n + 1) * size)
-        finish_run(x, more, has_more, start, stop, table[0, n], table[1, n], table[2, n], table[3, n], low, out)
+        for first in range(0, line, TILE):
+            width = min(TILE, line - first)
+            centre, scale = stack_array(TILE, x, width), stack_array(TILE, x, width)
+            shift, gain = stack_array(TILE, x, width), stack_array(TILE, x, width)
+            spread(table[0, n], first, centre)
+            spread(table[1, n], first, scale)
+            spread(table[2, n], first, shift)
+            spread(table[3, n], first, gain)
+            for at in range(start + first, stop, line):
+                if has_more:
+                    finish_more(at, min(width, stop - at), x, more, out, centre, scale, shift, gain, low)
+                else:
+                    finish_line(at, min(width, stop - at), x, out, centre, scale, shift, low)
 
 
 def finish(x, table, out, more=None, low=-np.inf):
