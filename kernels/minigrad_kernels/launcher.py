@@ -37,14 +37,17 @@ from .toolchain import alias, backend, implementation
 
 __all__ = [
     "ANY", "C_ORDER", "EITHER", "FILTER", "FLOAT", "LIMIT", "SUMS", "Array", "Call", "check", "flag", "flat", "is_half",
-    "launcher", "matrix", "memory", "number", "pair", "pixels", "reads", "updates", "wants_shape", "whole", "writes",
+    "launcher", "layouts_of", "matrix", "memory", "number", "pair", "pixels", "reads", "updates", "wants_shape",
+    "whole", "writes",
 ]  # fmt: skip
 
 MOST = 1024  # plans of a launcher
 LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
+COUNTED = LIMIT - 1024  # elements that threads, of whole blocks, can number with 32 bits
 SINGLE = np.dtype(np.float32)
 FLOATS = (SINGLE, np.dtype(np.float64))
 BYTE = np.dtype(np.uint8)
+USABLE = 0x100 | 0x400  # of the flags of NumPy's arrays: NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE
 
 FLOAT = "float"  # one floating type for all arrays declared so
 SUMS = "sums"  # of FLOAT arrays, and of statistics and parameters beside them: float32 beside 16 bits
@@ -67,6 +70,7 @@ class Array(NamedTuple):
     shape: str | None  # None: the plan looks at it
     dtype: str = FLOAT
     order: tuple | str | None = None  # axes, slowest in memory first; None: channels last of four axes, else C order
+    counted: bool = False  # whether threads of a GPU number its elements, with 32 bits
 
 
 reads, writes, updates = (functools.partial(Array, role) for role in ("r", "w", "rw"))
@@ -239,12 +243,13 @@ def _bind(op, name, array, declared, sizes):
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def _of_numpy(arrays):
-    return tuple([None if a is None else (a.__class__, a.shape, a.strides, a.dtype, a.flags.num) for a in arrays])
-
-
-def _of_others(arrays):  # CuPy's, which are always aligned and can be written
-    return tuple([None if a is None else (a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
+def layouts_of(arrays, like):
+    """All that checks look at, of each array such as `like`, or None; CuPy's are always aligned and can be written."""
+    if isinstance(like, ndarray):
+        return tuple(
+            [a if a is None else (a.__class__, a.shape, a.strides, a.dtype, a.flags.num & USABLE) for a in arrays]
+        )
+    return tuple([a if a is None else (a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
 
 
 def launcher(*arrays, op=None, view=pixels, under=(), native=None, **settings):
@@ -279,7 +284,7 @@ def _launch(contract, under):
         for k, name, setting in settings:
             given[k] = setting(op, name, given[k])
         try:
-            key = (_of_numpy if isinstance(given[first], ndarray) else _of_others)(arrays(given))
+            key = layouts_of(arrays(given), given[first])
             if sizes:
                 key = key, sizes(given)
             if under:
@@ -322,7 +327,6 @@ class _Contract:
         self.names = list(self.signature.parameters)
         self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
         self.required = self.defaults.count(inspect.Parameter.empty)
-        self.at = {name: k for k, name in enumerate(self.names)}
         at = self.names.index
         named = [(name, array) for array in arrays for name in array.names.split()]
         self.arrays = [(at(name.strip("*?")), name.strip("*?"), array) for name, array in named]
@@ -339,26 +343,16 @@ class _Contract:
 
     def bind(self, arguments, named):
         """All arguments in the order of the launcher's."""
-        given = [*arguments, *self.defaults[len(arguments) :]]
-        if self.required <= len(arguments) <= len(self.names) and not named:  # as nearly always
-            return given
-        for name, value in named.items():
-            if name in self.at:
-                given[self.at[name]] = value
-        unknown = len(given) > len(self.names) or not named.keys() <= self.at.keys()
-        if unknown or any(value is inspect.Parameter.empty for value in given):
-            self.signature.bind(*arguments, **named)  # which says what is missing or unknown
-        return given
+        if named or not self.required <= len(arguments) <= len(self.names):  # seldom
+            bound = self.signature.bind(*arguments, **named)  # which says what is missing or unknown
+            bound.apply_defaults()
+            arguments = bound.args
+        return [*arguments, *self.defaults[len(arguments) :]]
 
     def run(self, plan, given):
         wanted, sizes, views, run = plan
         if wanted is not None:
-            space, like = given[self.space], given[self.first]
-            if not callable(space):  # seldom
-                space = memory(self.op, space, wanted, like, self.source)
-            else:
-                space = space(wanted, like) if wanted else None
-            given[self.space] = space
+            given[self.space] = memory(self.op, given[self.space], wanted, given[self.first], self.source)
         for k, name, setting, size in sizes:
             if given[k] is not size:  # 1 == True == 1.0, but they are not all right
                 given[k] = setting(self.op, name, given[k])
@@ -388,7 +382,7 @@ class _Contract:
     def _check(self, given):
         """Refuse arrays that are not as declared; the type of FLOAT arrays, and the order in memory of each array."""
         like, sizes, orders = given[self.first], {str(size): size for size in (1, 2)}, {}
-        backend(like)
+        on_gpu = backend(like) == "cuda"
         first, array = self._float(given)
         dtype = sums = getattr(array, "dtype", None)
         if dtype is not None and is_half(dtype):
@@ -406,6 +400,9 @@ class _Contract:
             )
             _check_type(self.op, name, array, like, types, hint)
             _bind(self.op, name, array, declared.shape, sizes)
+            if on_gpu and declared.counted and array.size >= COUNTED:
+                got = f"{name} has shape {array.shape}"
+                raise ShapeError(f"{self.op}: {got}, wants less than {COUNTED} elements; split it")
             if declared.shape == "*" and order is None:
                 order = order_of(like)
             orders[k] = _axes(array, order)

@@ -61,6 +61,7 @@ def test_traffic_and_the_largest_batch():
     assert name == "augment_cut"
     assert counts.bytes_loaded["images"] == images.size and counts.bytes_stored == {"out": 4 * images.size}
     assert counts.sector_bytes_stored == counts.bytes_stored
-    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 4, 1 << 13, 1)).view(interpreter.Array)
-    with pytest.raises(ShapeError, match="wants less than 2147483648 numbers; split the batch"):
-        cuda.gather_normalize(images, *others, far)
+    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1, 1 << 15, 1)).view(interpreter.Array)
+    tall, all_of_it = (interpreter.array(one) for one in (pixels(1, 1, 1 << 15, 1), np.zeros(1 << 16, np.int64)))
+    with pytest.raises(ShapeError, match="wants less than 2147482624 elements; split it"):
+        augment.gather_normalize(tall, all_of_it, *[interpreter.array(np.ones(1, np.float32))] * 2, far)

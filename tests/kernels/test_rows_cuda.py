@@ -250,7 +250,7 @@ def ones(*shape):
     return interpreter.array(np.ones(shape, np.float32))
 
 
-FAR = np.broadcast_to(interpreter.empty(1), (1 << 16, 1 << 15)).view(interpreter.Array)
+FAR = np.broadcast_to(interpreter.empty(1), (1 << 16, 1, 1 << 15, 1)).view(interpreter.Array)
 TABLES = [pool2d.adaptive_windows(4, 2)] * 2
 IMAGE = unwritten((1, 4, 4, 3))
 REFUSED = [
@@ -260,12 +260,8 @@ REFUSED = [
         "sums: the rung vector wants float32, sizes that",
     ),
     (
-        lambda: bias_cuda.rung_of("sums", None, FAR),
-        "sums: shape (65536, 32768) has 2147483648 elements, wants",
-    ),
-    (
-        lambda: pool_cuda._check_sizes("pool", [FAR[..., None, None]]),
-        "pool: an array of shape (65536, 1, 32768, 1)",
+        lambda: pool2d.average_forward(FAR, *TABLES, FAR),
+        "average_forward: x has shape (65536, 1, 32768, 1), wants less than 2147482624 elements; split it",
     ),
 ]
 

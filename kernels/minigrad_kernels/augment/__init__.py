@@ -21,7 +21,7 @@ BATCH = (
     reads("images", "N C H W", "uint8"),
     reads("indices", "B", "int64"),
     reads("scale shift", "C", "float32"),
-    writes("out", "B C H W"),
+    writes("out", "B C H W", counted=True),
 )
 
 

@@ -1,9 +1,7 @@
 """Images for the loader on CUDA: each thread owns a number of `out` and gathers the byte that belongs there."""
 
-from ..errors import ShapeError
 from ..toolchain.cuda import cuda, device, f32, index_of, kernel
 
-LIMIT = 1 << 31  # numbers of a batch
 THREADS = 256
 
 
@@ -33,19 +31,15 @@ def cut(images, indices, offsets, flips, scale, shift, out, padding, edge):
         out[n, i, j, c] = normal(v if inside else f32(0), scale[c], shift[c])
 
 
-def _cut(op, images, indices, offsets, flips, scale, shift, out, *how):
-    if out.size >= LIMIT:
-        n, height, width, channels = out.shape
-        wanted = f"wants less than {LIMIT} numbers; split the batch"
-        raise ShapeError(f"{op}: out has shape {(n, channels, height, width)}, {wanted}")
+def _cut(images, indices, offsets, flips, scale, shift, out, *how):
     if out.size:
         blocks = -(-out.size // THREADS)
         cut((blocks,), (THREADS,), (images, indices, offsets, flips, scale, shift, out, *how))
 
 
 def gather_normalize(images, indices, scale, shift, out):
-    _cut("gather_normalize", images, indices, None, None, scale, shift, out, 0, 0)
+    _cut(images, indices, None, None, scale, shift, out, 0, 0)
 
 
 def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, shift, out):
-    _cut("pad_crop_normalize", images, indices, offsets, flips, scale, shift, out, padding, edge)
+    _cut(images, indices, offsets, flips, scale, shift, out, padding, edge)

@@ -13,8 +13,6 @@ Errors  ValueError for a shape, layout or workspace, TypeError for an element ty
 import functools
 import math
 
-import numpy as np
-
 from ..launcher import SUMS, Call, launcher, matrix, reads, writes
 from ..toolchain import implementation
 from .plan import ALIGNMENT, cut
@@ -35,14 +33,7 @@ def workspace(shape):
 _bytes = workspace  # the argument of that name hides it
 
 
-def _call(op, x):
-    """The plan for matrices; a CPU has one ready for each shape, which may take less."""
-    if type(x) is np.ndarray:
-        return implementation(__name__, "ready", x)(x.size // x.shape[1], x.shape[1])
-    return Call(_bytes(x.shape), implementation(__name__, op, x))
-
-
-@launcher(reads("g out", MATRIX), writes("dx", MATRIX), writes("dbias", "C", SUMS), view=matrix)
+@launcher(reads("g out", MATRIX, counted=True), writes("dx", MATRIX), writes("dbias", "C", SUMS), view=matrix)
 def bias_relu_grad(g, out, dx, dbias, workspace):
     """The gradients of out = max(x + bias, 0). Where out is NaN, g passes, as in PyTorch.
 
@@ -50,10 +41,10 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     Grads   linear in g
     Shapes  g, out and dx (N, C) or (N, C, H, W); dbias (C,); workspace: workspace(g.shape) bytes
     """
-    return _call("bias_relu_grad", g)
+    return Call(_bytes(g.shape), implementation(__name__, "bias_relu_grad", g))
 
 
-@launcher(reads("x", MATRIX), writes("out", "C", SUMS), view=matrix)
+@launcher(reads("x", MATRIX, counted=True), writes("out", "C", SUMS), view=matrix)
 def column_sums(x, out, workspace):
     """The sum of each column: the gradient of a bias.
 
@@ -61,4 +52,4 @@ def column_sums(x, out, workspace):
     Grads   linear: dx is g broadcast to x
     Shapes  x (N, C) or (N, C, H, W); out (C,); workspace: workspace(x.shape) bytes
     """
-    return _call("column_sums", x)
+    return Call(_bytes(x.shape), implementation(__name__, "column_sums", x))

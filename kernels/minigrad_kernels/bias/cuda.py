@@ -7,13 +7,11 @@ where there are several.
 
 import numpy as np
 
-from ..errors import ShapeError
 from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
 from . import cuda_plain, cuda_vector
 from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut
 
-LIMIT = 1 << 31  # elements: places are 32-bit inside kernels
 THREADS = 256
 
 
@@ -26,8 +24,6 @@ def fits(x, *others):
 
 def rung_of(op, rung, x, *others):
     """The rung for matrices of one shape whose columns are summed; others may be None."""
-    if x.size >= LIMIT:
-        raise ShapeError(f"{op}: shape {x.shape} has {x.size} elements, wants less than {LIMIT}; split it")
     wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
     fitting = fits(x, *(array for array in others if array is not None))
     return choose(op, rung, {"plain": None, "vector": None if fitting else wish})

@@ -28,57 +28,37 @@ def _start(kernel, out, *arguments):
 # ---- ReLU ------------------------------------------------------------------------------------------------------------
 
 
-@jit
-def rectify_run(v, y, out):
-    for k in range(out.size):
-        out[k] = passed(v[k], y[k])
-
-
-@jit
-def leak_run(v, y, slope, out):
-    for k in range(out.size):
-        out[k] = leaked(v[k], y[k], slope)
-
-
-@jit
-def add_run(x, residual, relu):
-    for k in range(x.size):
-        v = x[k] + residual[k]
-        x[k] = passed(v, v) if relu else v
-
-
 @shared
-def rectify(team, out, v, y):
-    here = run_of(out.size, team)
-    rectify_run(v[here], y[here], out[here])
-
-
-@shared
-def leak(team, out, v, y, slope):
-    here = run_of(out.size, team)
-    leak_run(v[here], y[here], out.dtype.type(slope), out[here])
+def rectify(team, out, v, y, slope, leaky):
+    here, slope = run_of(out.size, team), out.dtype.type(slope)
+    v, y, out = v[here], y[here], out[here]
+    for k in range(out.size):
+        out[k] = leaked(v[k], y[k], slope) if leaky else passed(v[k], y[k])
 
 
 @shared
 def add_residual_runs(team, x, residual, relu):
     here = run_of(x.size, team)
-    add_run(x[here], residual[here], relu)
+    x, residual = x[here], residual[here]
+    for k in range(x.size):
+        v = x[k] + residual[k]
+        x[k] = passed(v, v) if relu else v
 
 
 def relu(x, out):
-    _start(rectify, out, x, x)
+    _start(rectify, out, x, x, 0.0, False)
 
 
 def relu_grad(g, out, dx):
-    _start(rectify, dx, g, out)
+    _start(rectify, dx, g, out, 0.0, False)
 
 
 def leaky_relu(x, negative_slope, out):
-    _start(leak, out, x, x, negative_slope)
+    _start(rectify, out, x, x, negative_slope, True)
 
 
 def leaky_relu_grad(g, x, negative_slope, dx):
-    _start(leak, dx, g, x, negative_slope)
+    _start(rectify, dx, g, x, negative_slope, True)
 
 
 def add_residual(x, residual, relu):

@@ -41,7 +41,7 @@ def output_shape(a_shape, b_shape):
 
 def workspace(a, b):
     """Bytes of workspace that `forward` wants for arrays of these shapes, strides and type; often 0."""
-    return implementation(__name__, "workspace", a)(a, b)
+    return implementation(__name__, "ready", a)(a, b).bytes
 
 
 @launcher(
@@ -76,14 +76,11 @@ def forward(a, b, bias, relu, out, workspace, residual=None):
         )
     if bias is not None:
         wants_shape("matmul", "bias", bias, out.shape[-1:])
-    multiply = implementation(__name__, "ready", out)(a, b)
+    size, multiply = implementation(__name__, "ready", out)(a, b)
 
     def run(a, b, bias, relu, out, workspace, residual):
         if residual is out:
             raise ShapeError("matmul: residual is out, wants an array of its own; pass a copy")
         multiply(a, b, bias, relu, residual, out, workspace)
 
-    return Call(_bytes(a, b), run)
-
-
-_bytes = workspace  # the argument of that name hides it
+    return Call(size, run)

@@ -7,36 +7,18 @@
 Long sums run in blocks of DEPTH, so that a block of columns stays in cache; the blocks add up in order.
 """
 
-from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from ..elementwise.cpu import add_residual
-from ..toolchain import alias, threads
-from ..toolchain.product import (
-    ALIGNMENT,
-    DOT,
-    DOT_COLUMNS,
-    DOT_ROWS,
-    GATHER,
-    ROWS,
-    VECTOR_BYTES,
-    Job,
-    aligned,
-    cut,
-    flat,
-    make_plan,
-    memory,
-    pieces,
-    runner,
-    scratch_bytes,
-)
+from ..launcher import Call
+from ..toolchain import alias, product
+from ..toolchain.product import DOT, DOT_COLUMNS, DOT_ROWS, GATHER, ROWS, VECTOR_BYTES
 from .plan import steps_of
 
-__all__ = ["ready", "workspace"]
+__all__ = ["ready"]
 
 DEPTH = 1024
 PACKED_DEPTH = 384  # of a packed block of b: two vectors of its columns fit into the nearest cache
@@ -46,25 +28,14 @@ FEW_ROWS = 24  # of a: dot tiles then, because turning b would cost more than it
 BLOCK_BYTES = 1 << 18  # of A: read once for every block of columns, so it should stay in the second cache
 
 
-class _Form(NamedTuple):
-    """Strides in elements, and how b is read."""
-
-    a: list
-    b: list
-    form: int
-    packed: bool
-
-
-@lru_cache(maxsize=1024)
-def _form(a_shape, a_strides, b_shape, b_strides, itemsize):
-    a, b = steps_of(a_shape, a_strides, itemsize), steps_of(b_shape, b_strides, itemsize)
-    m, (k, n) = a_shape[-2], b_shape[-2:]
-    along = k == 1 or (a[-1] == 1 and b[-2] == 1)  # sums run along memory in both
-    across = n == 1 or b[-1] == 1  # columns of b lie side by side
+def _form(m, n, k, a_step, b_row, b_column, itemsize):
+    """(how b is read, whether it is packed)"""
+    along = k == 1 or (a_step == 1 and b_row == 1)  # sums run along memory in both
+    across = n == 1 or b_column == 1  # columns of b lie side by side
     if along and (n == 1 or (not across and m <= FEW_ROWS)):
-        return _Form(a, b, DOT, False)
-    far = abs(b[-2]) * itemsize >= FAR and m >= LEAST_TILES * ROWS
-    return _Form(a, b, GATHER, not across or far)
+        return DOT, False
+    far = abs(b_row) * itemsize >= FAR and m >= LEAST_TILES * ROWS
+    return GATHER, not across or far
 
 
 def _offsets(shape, steps):
@@ -80,8 +51,8 @@ def _blocks(form, packed, m, n, k, itemsize, sections, most):
     row_tile, column_tile = (DOT_ROWS, DOT_COLUMNS) if form == DOT else (ROWS, 2 * VECTOR_BYTES // itemsize)
     # Threads that share the rows of a packed product would each pack all of b.
     by_columns = n * row_tile > m * column_tile or (packed and n >= sections * column_tile)
-    columns = cut(n, column_tile, sections if by_columns else 1)
-    rows = cut(m, row_tile, 1 if by_columns else sections)
+    columns = product.cut(n, column_tile, sections if by_columns else 1)
+    rows = product.cut(m, row_tile, 1 if by_columns else sections)
     count = max(1, -(-k // most))
     steps = [k * step // count for step in range(count + 1)]
     height = max(1, BLOCK_BYTES // (min(k, most) * itemsize * row_tile)) * row_tile if k else m
@@ -94,32 +65,28 @@ def _blocks(form, packed, m, n, k, itemsize, sections, most):
             ]
 
 
-class _Setup(NamedTuple):
-    run: Callable  # see product.runner
-    bytes: int  # of workspace
-
-
-@lru_cache(maxsize=1024)
-def _setup(a_shape, a_strides, b_shape, b_strides, itemsize, _threads):
-    *batch, m, k = a_shape
-    n = b_shape[-1]
-    found = _form(a_shape, a_strides, b_shape, b_strides, itemsize)
-    (*a_batch, a_row, a_step), (*b_batch, b_row, b_column), form, packed = found
+def ready(a, b):
+    """The Call for arrays that lie like these, whose elements it does not look at."""
+    (*batch, m, k), n, itemsize = a.shape, b.shape[-1], a.itemsize
+    if not prod((*batch, m, n)):
+        return Call(0, lambda *_: None)
+    *a_batch, a_row, a_step = steps_of(a.shape, a.strides, itemsize)
+    *b_batch, b_row, b_column = steps_of(b.shape, b.strides, itemsize)
+    form, packed = _form(m, n, k, a_step, b_row, b_column, itemsize)
     places = zip(_offsets(batch, a_batch), _offsets(batch, b_batch), range(prod(batch)), strict=True)
-    tiles = -(-m // ROWS) * -(-n // DOT_COLUMNS)
-    work = prod(batch) * m * n * k
-    sections = pieces(work, prod(batch), tiles)
+    work = prod((*batch, m, n, k))
+    sections = product.pieces(work, prod(batch), m * n)
     most = PACKED_DEPTH if packed else DEPTH
     items = [
         [
-            Job(
+            product.Job(
                 form=form,
-                a_offset=a + depth * a_step,
+                a_offset=a_first + depth * a_step,
                 row=row,
                 row_end=row_end,
                 length=depth_end - depth,
                 a_step=a_step,
-                b_offset=b + depth * b_row + column * b_column,
+                b_offset=b_first + depth * b_row + column * b_column,
                 b_step=b_column if form == DOT else b_row,
                 b_column=b_column,
                 c_offset=number * m * n + column,
@@ -131,47 +98,27 @@ def _setup(a_shape, a_strides, b_shape, b_strides, itemsize, _threads):
             )
             for column, column_end, row, row_end, depth, depth_end in section
         ]
-        for a, b, number in places
+        for a_first, b_first, number in places
         for section in _blocks(form, packed, m, n, k, itemsize, sections, most)
     ]
-    plan = make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
-    size = scratch_bytes(plan, itemsize)
-    return _Setup(runner(plan), size + ALIGNMENT if size else 0)
+    plan = product.make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
+    size = product.scratch_bytes(plan, itemsize)
+    return Call(size and size + product.ALIGNMENT, partial(_multiply, product.runner(plan)))
 
 
-def workspace(a, b):
-    """Bytes of workspace that `forward` wants for these arrays, whose elements it does not look at."""
-    if not (prod(a.shape[:-1]) and b.shape[-1]):
-        return 0
-    return _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()).bytes
-
-
-def ready(a, b):
-    """What the launcher runs with arrays that lie like these."""
-    if not (prod(a.shape[:-1]) and b.shape[-1]):
-        return lambda *_: None
-    return partial(_multiply, _setup(a.shape, a.strides, b.shape, b.strides, b.itemsize, threads()), _seen(a), _seen(b))
-
-
-def _multiply(setup, seen_a, seen_b, a, b, bias, relu, residual, out, workspace):
+def _multiply(run, a, b, bias, relu, residual, out, workspace):
     """The residual is added in a pass of its own, with ReLU."""
     c = out.reshape(-1)
-    scratch = aligned(workspace, out.dtype) if setup.bytes else c[:0]
+    scratch = c[:0] if workspace is None else product.aligned(workspace, out.dtype)
     start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
-    setup.run(seen_a(a), seen_b(b), start, relu and residual is None, c, scratch)
+    run(_memory(a), _memory(b), start, relu and residual is None, c, scratch)
     if residual is not None:
         add_residual(c, residual.reshape(-1), relu)
 
 
-def _seen(array):
-    """A function that gives the memory of arrays that lie like this one, from their element [0, 0, ...] on."""
-    dense = array.flags.c_contiguous or array.swapaxes(-1, -2).flags.c_contiguous
-    return flat if dense and array.size else _from_first
-
-
-def _from_first(array):
+def _memory(array):
     """The memory of an array from its element [0, 0, ...] on; kernels reach the rest by offsets."""
     if not array.size:
         return np.empty(0, array.dtype)
-    whole, start = memory(array)
+    whole, start = product.memory(array)
     return whole[start:] if start else whole

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from ..errors import ShapeError
+from ..launcher import Call
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import View, aligned, choose
 from ..toolchain.cuda.tuning import chosen
@@ -23,7 +24,7 @@ from .cuda_register import REGISTER
 from .cuda_tiled import TILE, tiled
 from .plan import MOST, Product, cut_of, launches, layout_of, product_of, tensor_cut_of
 
-__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts", "workspace"]
+__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts"]
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 
@@ -66,24 +67,20 @@ BEST = {(128, 128): ("buffered", "register", "plain"), (64, 64): ("register_64x6
 def _misfits(kind, p, cut, layout, itemsize):
     """What each rung wants and does not get, in words; None where it fits."""
     many = ALIGNMENT // itemsize
-    loads = short = far = None
-    if layout not in LAYOUTS:
-        loads = (
-            f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one axis "
-            f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
-            "along K, a as well"
-        )
-    if cut.slices == 1:
-        short = f"long sums for few results, got {p.k} terms for {p.m} x {p.n} results"
-    if max(abs(step) for step in (p.a_m, p.a_k, p.b_k, p.b_n)) >= FAR:
-        far = f"strides of less than {FAR} elements"
+    loads = (
+        f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one axis "
+        f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
+        "along K, a as well"
+    )
+    loads = None if layout in LAYOUTS else loads
+    short = f"long sums for few results, got {p.k} terms for {p.m} x {p.n} results" if cut.slices == 1 else None
     along_k = cuda_hopper.misfit(p) if layout == (True, True) else "both a and b to lie along K"
     found = {"split": short, "buffered": loads, "async": loads, "tma": loads or along_k}
-    if kind == "float32":
-        for name in RUNGS.keys() - {"plain"}:
-            most = MOST * RUNGS[name].tile[1]
-            wide = f"at most {most} columns, got {p.n}" if p.n > most else None
-            found[name] = far or wide or found.get(name)
+    far = max(abs(step) for step in (p.a_m, p.a_k, p.b_k, p.b_n)) >= FAR
+    for name in RUNGS.keys() - {"plain"} if kind == "float32" else ():
+        most = MOST * RUNGS[name].tile[1]
+        if far or p.n > most:
+            found[name] = f"strides of less than {FAR} elements" if far else f"at most {most} columns, got {p.n}"
     return {name: found.get(name) for name in LADDERS[kind]}
 
 
@@ -93,11 +90,12 @@ class Plan(NamedTuple):
 
     kernel: Any
     grid: tuple[int, int]
+    block: tuple[int, ...]
     sizes: tuple[int, ...]
     product: Product
     slices: int = 1
     shared: int = 0  # bytes of dynamic shared memory
-    tables: Callable | None = None  # (product, a, b, matrices in a launch) -> further arguments, before the sizes
+    tables: Callable | None = None  # (product, a, b) -> further arguments, before the sizes
 
 
 @lru_cache(maxsize=1024)
@@ -118,19 +116,20 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     name = best if name == "split" else name
     kernels, (rows, columns) = LADDERS[kind][name]
     down, across = -(-p.m // rows), -(-p.n // columns)
+    kernel = kernels[None if None in kernels else layout]
     if name == "plain":
-        return Plan(kernels[None], (-(-p.m * p.n // THREADS), 1), (), p)
+        return Plan(kernel, (-(-p.m * p.n // THREADS), 1), (THREADS,), (), p)
     if name == "tiled":
-        return Plan(tiled, (down, across), (), p)
+        return Plan(kernel, (down, across), (TILE, TILE), (), p)
     steps, out_z = (p.a_m, p.a_k, p.b_k, p.b_n), p.z.out if slices == 1 else p.m * p.n
     sizes = p.m, p.n, p.k, depth, slices, *steps, p.z.a, p.z.b, out_z
     shared, tables = 0, None
     if name == "async":
         shared = cuda_async.shared_bytes(kind, layout)
     elif name == "tma":
-        shared, tables = cuda_hopper.SHARED, cuda_hopper.tables_of
+        shared, tables = cuda_hopper.SHARED, cuda_hopper.maps_of
     grid = (down * across, 1) if cores else (down, across)
-    return Plan(kernels[None if None in kernels else layout], grid, sizes, p, slices, shared, tables)
+    return Plan(kernel, grid, (kernel.threads,), sizes, p, slices, shared, tables)
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -151,18 +150,14 @@ def _call(a, b):
     return kind_of(a.dtype), (a.shape, a.strides, b.shape, b.strides, a.itemsize), aligned(a), aligned(b)
 
 
-def workspace(a, b):
-    """Bytes of workspace that `forward` wants for these arrays: the products of slices."""
+def ready(a, b):
+    """The Call for arrays that lie like these; its workspace is for the products of slices."""
+    run = lambda a, b, bias, relu, residual, *rest: forward(a, b, bias, relu, *rest, residual=residual)
     if not a.size or not b.size:
-        return 0
+        return Call(0, run)
     plan = _plan(*_call(a, b), None)
     p = plan.product
-    return cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices)
-
-
-def ready(a, b):
-    """What the launcher runs with arrays that lie like these."""
-    return lambda a, b, bias, relu, residual, *rest: forward(a, b, bias, relu, *rest, residual=residual)
+    return Call(cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices), run)
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
@@ -202,14 +197,14 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     if not plan.sizes:
         yield from _of_arrays(plan, a, b, bias, relu, residual, out)
         return
-    p, kernel, slices = plan.product, plan.kernel, plan.slices
+    p, slices = plan.product, plan.slices
     for index, count in launches(p):
         first, second, beside, to = (_from(array, index) for array in (a, b, residual, out))
         before, sizes = (first, second), plan.sizes
         if plan.tables:
-            sizes = *plan.tables(p, first, second, count), *sizes
+            sizes = *plan.tables(p, first, second), *sizes
         yield from cuda_split.in_slices(
-            kernel, (*plan.grid, count * slices), (kernel.threads,), partial(_arguments, before, sizes), plan.shared,
+            plan.kernel, (*plan.grid, count * slices), plan.block, partial(_arguments, before, sizes), plan.shared,
             cuda_split.end_of(bias, relu, beside, to, a, p.n), a, p.m * p.n, slices, workspace, count, p.z.out,
         )  # fmt: skip
 
@@ -220,12 +215,12 @@ def _arguments(before, sizes, bias, residual, out, flags):
 
 def _of_arrays(plan, a, b, bias, relu, residual, out):
     """The launches of a kernel that sees its operands as stacks of matrices."""
-    p, block = plan.product, (TILE, TILE) if plan.kernel is tiled else (THREADS,)
+    p = plan.product
     for index, count in launches(p):
         left = _stack(a, index, (count, p.m, p.k), (p.z.a, p.a_m, p.a_k))
         right = _stack(b, index, (count, p.k, p.n), (p.z.b, p.b_k, p.b_n))
         beside, to = (_stack(array, index, (count, p.m, p.n), (p.z.out, p.n, 1)) for array in (residual, out))
-        yield plan.kernel, (*plan.grid, count), block, (left, right, bias, beside, to, bool(relu)), 0
+        yield plan.kernel, (*plan.grid, count), plan.block, (left, right, bias, beside, to, bool(relu)), 0
 
 
 def _stack(array, index, shape, steps):

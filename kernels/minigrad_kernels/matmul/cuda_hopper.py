@@ -10,8 +10,8 @@ warp beside those that multiply, 288 threads may have 224 registers each, and th
 
 Tensor maps: how kernels tell the tensor memory accelerator of Hopper where a matrix lies and which boxes to bring.
 
-The driver makes them on the host, 128 bytes each, and kernels get tables of them by pointer. A table is copied to the
-device before the launch; that its map is read as it was written is what fence.proxy.tensormap::generic.acquire.sys is
+The driver makes them on the host, 128 bytes each, and kernels get them by pointer. A map is copied to the device before
+the launch; that it is read as it was written is what fence.proxy.tensormap::generic.acquire.sys is
 for, which every block that uses a map executes first (see tma.acquire_map): the copy is an access through the generic
 proxy, at the scope of the system because the host wrote it, and bulk copies read maps through the tensormap proxy.
 
@@ -32,14 +32,14 @@ import sys
 import numpy as np
 
 from ..errors import StateError
-from ..toolchain.cuda import cuda, f32, global_address, i32, i64, kernel, shared_address, u32, u64, unroll
+from ..toolchain.cuda import cuda, f32, global_address, i32, kernel, shared_address, u32, u64, unroll
 from ..toolchain.cuda.intrinsics import inline_ptx
 from ..toolchain.cuda.memory import address, kept
 from ..toolchain.cuda.wgmma import make_wgmma
 from .cuda_register import signature_of
 from .cuda_tensor import CORES, make_end, tile_of
 
-__all__ = ["COLUMNS", "ROWS", "SHARED", "misfit", "tables_of", "tma"]
+__all__ = ["COLUMNS", "ROWS", "SHARED", "maps_of", "misfit", "tma"]
 
 # ---- words of kernels: tiles that travel, and how warps wait for them --------------------------------------------
 
@@ -90,6 +90,7 @@ def _driver():
         raise StateError(f"tensor map: {name} lacks cuTensorMapEncodeTiled: {error}; ask for a lower rung") from error
 
 
+@functools.lru_cache(maxsize=1024)
 def _encoded(map_):
     """The 16 words of a map for a GPU; map_: an interpreter's TensorMap."""
     memory = (ctypes.c_uint64 * (WORDS + ALIGNMENT // 8))()
@@ -103,28 +104,19 @@ def _encoded(map_):
     return np.array(memory[skip : skip + WORDS], np.uint64)
 
 
-@functools.lru_cache(maxsize=1024)
-def _table(map_, apart, count, on_gpu):
-    from ..interpreter.tensor_map import encode
+def _map_of(array, rows, columns, stride, height):
+    """The map of a matrix that begins at the first element of an array, on its device: 16 words.
 
-    maps = (map_._replace(address=map_.address + i * apart) for i in range(count))
-    return np.concatenate([(_encoded if on_gpu else encode)(one) for one in maps])
-
-
-def _tables(array, rows, columns, stride, height, apart, count):
-    """Maps of `count` matrices that begin at the first element of an array, on its device: 16 words for each.
-
-    stride: from row to row, apart: from matrix to matrix, in elements; 0: one map serves all. height: rows of a box
+    stride: from row to row, in elements; height: rows of a box
     Errors  ValueError for what maps cannot describe, RuntimeError where the driver cannot make them
     """
-    from ..interpreter.tensor_map import TensorMap
+    from ..interpreter.tensor_map import TensorMap, encode
 
-    count = count if apart else 1
-    table = np.zeros(count * WORDS, np.uint64)  # nobody will read that
+    words = np.zeros(WORDS, np.uint64)  # nobody will read that
     if rows and columns:
         map_ = TensorMap(address(array), rows, columns, 2 * stride if rows > 1 else 16, height, STEPS, 2)
-        table = _table(map_, 2 * apart, count, not isinstance(array, np.ndarray))
-    return kept(table, array)
+        words = (encode if isinstance(array, np.ndarray) else _encoded)(map_)
+    return kept(words, array)
 
 
 # ---- the rung --------------------------------------------------------------------------------------------------
@@ -144,25 +136,25 @@ KIND = (1 << 62) | (1024 // 16 << 32) | (1 << 16)  # of a descriptor: chunks tur
 
 def misfit(p):
     """What the rung wants besides what loads of 128 bits do, in words; None where it fits."""
-    if (p.m <= 1 or p.a_m >= p.k) and (p.n <= 1 or p.b_n >= p.k):
+    if p.count == 1 and (p.m <= 1 or p.a_m >= p.k) and (p.n <= 1 or p.b_n >= p.k):
         return None
-    return "rows of a and b that follow each other in memory: positive strides, at least as long as a row"
+    return "rows of a and b that follow each other in memory: positive strides, at least as long as a row; no batch"
 
 
-def tables_of(p, a, b, count):
-    """The tables of tensor maps of both operands for so many matrices of a batch."""
-    return _tables(a, p.m, p.k, p.a_m, ROWS, p.z.a, count), _tables(b, p.n, p.k, p.b_n, COLUMNS, p.z.b, count)
+def maps_of(p, a, b):
+    """The tensor maps of both operands."""
+    return _map_of(a, p.m, p.k, p.a_m, ROWS), _map_of(b, p.n, p.k, p.b_n, COLUMNS)
 
 
 # ---- the kernel ------------------------------------------------------------------------------------------------------
 
 multiply = make_wgmma(COLUMNS)
 end = make_end(CORES["bfloat16"], 1, PART // 8)
-SIGNATURE = signature_of("u16*", "i64").replace("i32 m,", "u64* a_maps, u64* b_maps, i32 m,")
+SIGNATURE = signature_of("u16*", "i64").replace("i32 m,", "u64* a_map, u64* b_map, i32 m,")
 
 
 @kernel(SIGNATURE, threads=THREADS, blocks=1, lowest="sm_90a", opcodes=("HGMMA", "UTMALDG"), variant="bfloat16")
-def tma(a, b, bias, residual, out, a_maps, b_maps, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
+def tma(a, b, bias, residual, out, a_map, b_map, m, n, k, depth, slices, a_m, a_k, b_k, b_n, a_z, b_z, out_z, flags):
     """One idea: one thread has whole tiles brought, eight warps do nothing but multiply, and no barrier stops all.
 
     Traffic    a is read ceil(N / 256) times, b ceil(M / 128) times; one thread gives a handful of commands a tile
@@ -187,9 +179,7 @@ def tma(a, b, bias, residual, out, a_maps, b_maps, m, n, k, depth, slices, a_m, 
     stage, parity, tile = u32(0), u32(0), i32(0)
     if warp >= u32(WARPS):
         if thread == u32(32 * WARPS):
-            z = i64(cuda.blockIdx.z)
-            a_map = global_address(a_maps, z * 16 if a_z != 0 else i64(0))
-            b_map = global_address(b_maps, z * 16 if b_z != 0 else i64(0))
+            a_map, b_map = global_address(a_map, 0), global_address(b_map, 0)
             acquire_map(a_map)
             acquire_map(b_map)
             while tile < tiles:

@@ -27,7 +27,8 @@ __all__ = [
     "layer_norm_grads", "standardize", "standardize_grad", "workspace",
 ]  # fmt: skip
 
-MATRIX, IMAGES, ROWS = "N C+ | N C+ H W", "N C+ H+ W+", "rows K+"
+MATRIX, IMAGES, ROWS = "N+ C+ | N+ C+ H+ W+", "N+ C+ H+ W+", "rows+ K+"
+ANY_ROWS = "N C+ | N C+ H W"
 
 
 @functools.lru_cache(maxsize=1024)
@@ -36,10 +37,9 @@ def workspace(function, x_shape):
 
     For batch_statistics, batch_norm_grads, group_norm, group_norm_grads and layer_norm_grads.
     """
-    columns, samples = max(x_shape[1], 1), x_shape[0] if function.startswith("group") else 1
-    rows = math.prod(x_shape) // columns
-    parts = samples * cut(rows // samples, columns).parts if rows else 0
-    return 16 * parts * columns + ALIGNMENT - 1
+    columns, samples = x_shape[1], x_shape[0] if function.startswith("group") else 1
+    rows = math.prod(x_shape) // columns // samples
+    return 16 * samples * cut(rows, columns).parts * columns + ALIGNMENT - 1
 
 
 _bytes = workspace  # the argument of that name hides it
@@ -51,18 +51,8 @@ def _in_halves(x, *others):
     return backend(x) == "cuda" and implementation(bias.__name__, "fits", x)(x, *alike)
 
 
-def _filled(value, *places):
-    """The call for arrays without elements: results at these places among the arguments are filled."""
-
-    def run(*given):
-        for k in places:
-            given[k].fill(value)
-
-    return Call(0, run)
-
-
 @launcher(
-    reads("x", MATRIX),
+    reads("x", MATRIX, counted=True),
     writes("mean variance", "C", SUMS),
     updates("running_mean? running_var?", "C", SUMS),
     view=matrix,
@@ -86,13 +76,13 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
     if has_running and x.size < 2 * x.shape[1]:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x)) if x.size else _filled(math.nan, 1, 2)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @launcher(
-    reads("x residual?", MATRIX),
+    reads("x residual?", ANY_ROWS, counted=True),
     reads("mean variance weight? bias?", "C", SUMS),
-    writes("out", MATRIX),
+    writes("out", ANY_ROWS),
     view=matrix,
     native=_in_halves,
     eps=number,
@@ -109,7 +99,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
 
 
 @launcher(
-    reads("x g out?", MATRIX),
+    reads("x g out?", MATRIX, counted=True),
     reads("mean variance weight?", "C", SUMS),
     writes("dx? dresidual?", MATRIX),
     writes("dw db", "C", SUMS),
@@ -134,7 +124,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
     if out is not None and dx is None:
         raise ShapeError(f"{op}: dx is None beside out; wants an array")
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x)) if x.size else _filled(0, 8, 9)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @launcher(reads("x", ROWS), writes("out", ROWS), writes("scale", "rows", SUMS), eps=number)
@@ -176,14 +166,13 @@ def _gradients(shape, columns, statistics):
     return launcher(reads("x g", shape), *vectors, writes("dx", shape), eps=number)
 
 
-def _call(op, x, mean, *sums):
-    """sums: where dw and db stand"""
+def _call(op, x, mean):
     groups = mean.shape[-1]
     if op.startswith("group") and x.shape[1] % groups:
         raise ShapeError(
             f"{op}: mean has shape {mean.shape}, wants (N, groups) for groups of the {x.shape[1]} channels"
         )
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x)) if x.size else _filled(0, *sums)
+    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @_forward(IMAGES, "C", "N groups+")
@@ -209,7 +198,7 @@ def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
             workspace: workspace("group_norm_grads", x.shape) bytes
     """
-    return _call("group_norm_grads", x, mean, 7, 8)
+    return _call("group_norm_grads", x, mean)
 
 
 @_forward(ROWS, "K", "rows")
@@ -231,4 +220,4 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
             workspace: workspace("layer_norm_grads", x.shape) bytes
     """
-    return _call("layer_norm_grads", x, mean, 7, 8)
+    return _call("layer_norm_grads", x, mean)

@@ -1,63 +1,26 @@
 """Columns normalised on the CPU: the channels of a batch, and groups of channels of each image.
 
 A matrix of (rows, columns) holds the rows of all samples, which have vectors of columns of their own; a batch is one
-sample, each of its columns a group. Two kernels do all: `sum_columns` adds up what the elements of a column give,
-`finish` makes each element from the numbers of its column. In between, `join_moments`, `normal_table` and
-`join_products` make these numbers.
-
-Narrow rows are taken as many at a time as fit into TILE elements, so that innermost loops are long; a vector of
-columns then repeats itself. Sums are split by shape (see bias/plan.py): a part adds SHORT such lines in the element
-type and what they give in float64, which costs little and keeps the error of a sum near one rounding.
+sample, each of its columns a group. Two kernels do all: `sum_columns` (bias/cpu.py) adds up what the elements of a
+column give, `finish` makes each element from the numbers of its column. In between, `join_moments`, `normal_table` and
+`join_products` make these numbers. Moments are about pivots, so that they lose no digits to a mean that is far from 0.
 
 Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance", section 3 (shifted data)
 """
 
 import numpy as np
 
-from ..bias.cpu import SHORT, SMALL, TILE, line_of
-from ..bias.plan import cut
-from ..toolchain import add, clear, copy, elements, jit, share, shared, stack_array
+from ..bias.cpu import MASKED, MOMENTS, PRODUCTS, TILE, line_of, run, spread, sums_of_columns
+from ..toolchain import add, copy, jit, share, shared, stack_array
 from ..toolchain.lines import line
 from .cpu_rows import layer_norm, layer_norm_grads, standardize, standardize_grad
 
 __all__ = ["layer_norm", "layer_norm_grads", "standardize", "standardize_grad"]  # of cpu_rows.py
 
 RUN = 1 << 15  # elements that a thread takes at once where nothing is summed
-MOMENTS, PRODUCTS, MASKED = range(3)  # what is summed
 
 
 # ---- formulas --------------------------------------------------------------------------------------------------------
-
-
-@line(moving="x", fixed="centre sums others")
-def add_moments(here):
-    d = here.x - here.centre
-    here.sums += d
-    here.others += d * d
-
-
-@line(moving="g x", fixed="centre sums others")
-def add_products(here):
-    here.sums += here.g
-    here.others += here.g * (here.x - here.centre)
-
-
-@line(moving="g x out masked", fixed="centre sums others", numbers="zero")
-def add_masked_products(here):
-    """add_products of g where out is positive, or NaN; that g is kept."""
-    g = here.zero.where(here.out <= here.zero, here.g)
-    here.masked = g
-    here.sums += g
-    here.others += g * (here.x - here.centre)
-
-
-@line(moving="", fixed="sums others total other_total", numbers="zero")
-def flush(here):
-    """Sums of a few elements go into totals of float64."""
-    here.total += here.sums
-    here.other_total += here.others
-    here.sums = here.zero
-    here.others = here.zero
 
 
 @line(moving="x out", fixed="centre scale shift", numbers="low")
@@ -72,130 +35,6 @@ def finish_more(here):
     here.out = here.low.where(v <= here.low, v)
 
 
-# ---- vectors of columns, along lines ---------------------------------------------------------------------------------
-
-
-@jit
-def repeat(filled, wide):
-    """The first elements again and again, until wide is full."""
-    while filled < wide.size:
-        count = min(filled, wide.size - filled)
-        for k in range(count):
-            wide[filled + k] = wide[k]
-        filled += count
-
-
-@jit
-def spread(vector, first, wide):
-    """The elements of a vector that belong to the columns of a line from `first` on."""
-    count = min(wide.size, vector.size)
-    for c in range(count):
-        wide[c] = vector[first + c]
-    repeat(count, wide)
-
-
-@jit
-def gather(total, first, sums):
-    """Add the columns of a line from `first` on to the sums of their channels."""
-    for start in range(0, total.size, sums.size):
-        for c in range(min(sums.size, total.size - start)):
-            sums[first + c] += total[start + c]
-
-
-@jit
-def finite(value):
-    """What elements are compared with: not an infinity, to which all are infinitely far."""
-    return value if abs(value) < np.inf else np.float32(0)
-
-
-@jit
-def pivot(x, start, stop, columns, c):
-    """The median of the first, the middle and the last element of a column of a part: a sum of the distances from it
-    loses no digits to a mean that is far from 0, or to one element that is far from all others."""
-    first, last = x[start + c], x[stop - columns + c]
-    middle = x[start + (stop - start) // columns // 2 * columns + c]
-    low, high = min(first, last), max(first, last)
-    return finite(low if middle < low else high if middle > high else middle)
-
-
-# ---- sums ------------------------------------------------------------------------------------------------------------
-
-
-@jit
-def sum_part(form, x, g, out, masked, start, stop, centres, sums, others):
-    """Moments: the sums of x - pivot and of its square for the columns of a part. Products: those of g and of
-    g * (x - centre); masked: of g where out lets it pass, which goes to `masked`."""
-    line, columns, zero = line_of(sums.size), sums.size, x.dtype.type(0)
-    clear(sums)
-    clear(others)
-    for first in range(0, line, TILE):
-        width = min(TILE, line - first)
-        centre, one, two = stack_array(TILE, x, width), stack_array(TILE, x, width), stack_array(TILE, x, width)
-        total, other = stack_array(TILE, sums, width), stack_array(TILE, sums, width)
-        if form == MOMENTS:
-            for c in range(min(columns, width)):
-                centre[c] = pivot(x, start, stop, columns, first + c)
-            repeat(min(columns, width), centre)
-        else:
-            spread(centres, first, centre)
-        clear(one)
-        clear(two)
-        clear(total)
-        clear(other)
-        for block in range(start + first, stop, SHORT * line):
-            for at in range(block, min(stop, block + SHORT * line), line):
-                if form == MOMENTS:
-                    add_moments(at, min(width, stop - at), x, centre, one, two)
-                elif form == PRODUCTS:
-                    add_products(at, min(width, stop - at), g, x, centre, one, two)
-                else:
-                    add_masked_products(at, min(width, stop - at), g, x, out, masked, centre, one, two, zero)
-            flush(0, width, one, two, total, other, zero)
-        gather(total, first, sums)
-        gather(other, first, others)
-
-
-@jit
-def move_moments(x, begin, start, stop, sums, squares):
-    """Moments about the pivots of a part become those about the first row of its sample."""
-    count = (stop - start) // sums.size
-    for c in range(sums.size):
-        d = np.float64(pivot(x, start, stop, sums.size, c)) - np.float64(finite(x[begin + c]))
-        squares[c] += d * (2 * sums[c] + count * d)
-        sums[c] += count * d
-
-
-@shared
-def sum_columns(team, form, x, g, out, masked, size, length, centres, sums, others):
-    """sums and others: (samples, parts, columns); a sample has `size` elements, a part `length` or fewer."""
-    parts = sums.shape[1]
-    for p in share(sums.shape[0] * parts, team):
-        n, part = p // parts, p % parts
-        start = n * size + part * length
-        stop = min(start + length, (n + 1) * size)
-        sum_part(form, x, g, out, masked, start, stop, centres[n % len(centres)], sums[n, part], others[n, part])
-        if form == MOMENTS:
-            move_moments(x, n * size, start, stop, sums[n, part], others[n, part])
-
-
-def run(kernel, size, *arguments):
-    (kernel.alone if size < SMALL else kernel)(*arguments)
-
-
-def column_sums(form, x, samples, workspace, centres, g=None, out=None, masked=None):
-    """Both sums of each column of each part of each sample, see sum_part, as (samples, parts, columns) of float64.
-
-    x, g, out, masked: matrices, all rows; centres: (samples, columns), unless moments are wanted
-    """
-    rows, columns = len(x) // samples, x.shape[1]
-    plan = cut(rows, columns)
-    space = elements(workspace, np.dtype(np.float64), 2 * samples * plan.parts * columns)
-    sums, others = space.reshape(2, samples, plan.parts, columns)
-    arrays = [x.reshape(-1) if array is None else array.reshape(-1) for array in (x, g, out, masked)]
-    run(sum_columns, x.size, form, *arrays, rows * columns, plan.rows * columns, centres, sums, others)
-    return sums, others
-
-
 # ---- numbers of columns: a sample has groups of `width` neighbouring columns -----------------------------------------
 
 
@@ -208,10 +47,25 @@ def add_parts(sums):
 
 
 @jit
-def join_moments(sums, squares, x, mean, variance):
-    """The mean and the biased variance of each group, (samples, groups), from the moments about the first row."""
+def find_pivots(x, pivots):
+    """For each column of each sample the median of its first, its middle and its last element, 0 for an infinity: one
+    element that is far from all others does no harm."""
+    samples, columns = pivots.shape
+    size = x.size // samples
+    for n in range(samples):
+        for c in range(columns):
+            start = n * size + c
+            first, last, middle = x[start], x[start + size - columns], x[start + size // columns // 2 * columns]
+            low, high = min(first, last), max(first, last)
+            v = low if middle < low else high if middle > high else middle
+            pivots[n, c] = v if abs(v) < np.inf else 0
+
+
+@jit
+def join_moments(sums, squares, pivots, rows, mean, variance):
+    """The mean and the biased variance of each group, (samples, groups), from the moments about the pivots."""
     (samples, groups), columns = mean.shape, sums.shape[2]
-    width, rows = columns // groups, x.size // samples // columns
+    width = columns // groups
     add_parts(sums)
     add_parts(squares)
     for n in range(samples):
@@ -219,7 +73,7 @@ def join_moments(sums, squares, x, mean, variance):
         for c in range(columns):
             d = means[c] / rows
             v = spreads[c] / rows - d * d
-            means[c], spreads[c] = finite(x[n * rows * columns + c]) + d, 0.0 if v < 0 else v  # so that NaN passes
+            means[c], spreads[c] = pivots[n, c] + d, 0.0 if v < 0 else v  # so that NaN passes
         for k in range(groups):
             middle, spread = 0.0, 0.0
             for c in range(k * width, k * width + width):
@@ -289,34 +143,28 @@ def run_of(columns):
     return max(RUN // columns, 16) * columns
 
 
-@jit
-def finish_run(x, more, has_more, start, stop, centres, scales, shifts, gains, low, out):
-    line = line_of(centres.size)
-    for first in range(0, line, TILE):
-        width = min(TILE, line - first)
-        centre, scale = stack_array(TILE, x, width), stack_array(TILE, x, width)
-        shift, gain = stack_array(TILE, x, width), stack_array(TILE, x, width)
-        spread(centres, first, centre)
-        spread(scales, first, scale)
-        spread(shifts, first, shift)
-        spread(gains, first, gain)
-        for at in range(start + first, stop, line):
-            if has_more:
-                finish_more(at, min(width, stop - at), x, more, out, centre, scale, shift, gain, low)
-            else:
-                finish_line(at, min(width, stop - at), x, out, centre, scale, shift, low)
-
-
 @shared
 def finish_runs(team, x, more, has_more, table, low, out):
     samples, columns = table.shape[1:]
-    size, length = x.size // samples, run_of(columns)
+    size, length, line = x.size // samples, run_of(columns), line_of(columns)
     runs = (size + length - 1) // length
     for r in share(samples * runs, team):
         n = r // runs
         start = n * size + (r - n * runs) * length
         stop = min(start + length, (n + 1) * size)
-        finish_run(x, more, has_more, start, stop, table[0, n], table[1, n], table[2, n], table[3, n], low, out)
+        for first in range(0, line, TILE):
+            width = min(TILE, line - first)
+            centre, scale = stack_array(TILE, x, width), stack_array(TILE, x, width)
+            shift, gain = stack_array(TILE, x, width), stack_array(TILE, x, width)
+            spread(table[0, n], first, centre)
+            spread(table[1, n], first, scale)
+            spread(table[2, n], first, shift)
+            spread(table[3, n], first, gain)
+            for at in range(start + first, stop, line):
+                if has_more:
+                    finish_more(at, min(width, stop - at), x, more, out, centre, scale, shift, gain, low)
+                else:
+                    finish_line(at, min(width, stop - at), x, out, centre, scale, shift, low)
 
 
 def finish(x, table, out, more=None, low=-np.inf):
@@ -331,8 +179,15 @@ def finish(x, table, out, more=None, low=-np.inf):
 # ---- the batch -------------------------------------------------------------------------------------------------------
 
 
+def find_statistics(x, samples, workspace, mean, variance):
+    pivots = np.empty((samples, x.shape[1]), x.dtype)
+    find_pivots(x.reshape(-1), pivots)
+    sums = sums_of_columns(MOMENTS, x, samples, workspace, pivots)
+    join_moments(*sums, pivots, len(x) // samples, mean, variance)
+
+
 def batch_statistics(x, mean, variance, workspace, running_mean, running_var, momentum):
-    join_moments(*column_sums(MOMENTS, x, 1, workspace, x[:1]), x.reshape(-1), mean[None], variance[None])
+    find_statistics(x, 1, workspace, mean[None], variance[None])
     if running_mean is not None:
         follow(running_mean, mean, 1.0, momentum)
         follow(running_var, variance, len(x) / (len(x) - 1), momentum)
@@ -347,7 +202,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
 
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):
     masked = dx if dresidual is None else dresidual
-    sums = column_sums(PRODUCTS if out is None else MASKED, x, 1, workspace, mean[None], g, out, masked)
+    sums = sums_of_columns(PRODUCTS if out is None else MASKED, x, 1, workspace, mean[None], g, out, masked)
     table, weight = np.empty((4, 1, mean.size), x.dtype), mean[:0] if weight is None else weight
     join_products(*sums, mean[None], variance[None], eps, weight, len(x), dw, db, table)
     if dx is not None:
@@ -359,7 +214,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
 
 def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
     matrix, out = x.reshape(-1, weight.size), out.reshape(-1, weight.size)
-    join_moments(*column_sums(MOMENTS, matrix, len(x), workspace, matrix[:1]), matrix.reshape(-1), mean, variance)
+    find_statistics(matrix, len(x), workspace, mean, variance)
     table = np.empty((4, len(x), weight.size), x.dtype)
     normal_table(mean, variance, eps, weight, bias, table)
     finish(matrix, table, out)
@@ -368,6 +223,9 @@ def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
 def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     g, matrix, dx = (array.reshape(-1, weight.size) for array in (g, x, dx))
     centres = np.repeat(mean.astype(x.dtype), weight.size // mean.shape[1], axis=1)
-    sums, table = column_sums(PRODUCTS, matrix, len(x), workspace, centres, g), np.empty((4, *centres.shape), x.dtype)
+    sums, table = (
+        sums_of_columns(PRODUCTS, matrix, len(x), workspace, centres, g),
+        np.empty((4, *centres.shape), x.dtype),
+    )
     join_products(*sums, mean, variance, eps, weight, len(matrix) // len(x), dw, db, table)
     finish(matrix, table, dx, g)

@@ -63,7 +63,7 @@ def standardize_grad(g, out, scale, xp=numpy):
 
 def _grouped(x, groups, xp):
     """(N, C, ...) as (N, groups, elements of a group)."""
-    return xp.reshape(x, (x.shape[0], groups, -1)) if x.size else xp.zeros((x.shape[0], groups, 1))
+    return xp.reshape(x, (x.shape[0], groups, -1))
 
 
 def _channels(vector, x, xp):
@@ -78,8 +78,7 @@ def group_norm(x, weight, bias, eps, num_groups, xp=numpy):
     centred = whole - xp.reshape(mean, (*mean.shape, 1))
     variance = xp.mean(centred**2, axis=2)
     z = centred / xp.sqrt(xp.reshape(variance, (*mean.shape, 1)) + eps)
-    out = xp.reshape(z, x.shape) if x.size else x
-    out = out * _channels(weight, x, xp) + _channels(bias, x, xp)
+    out = xp.reshape(z, x.shape) * _channels(weight, x, xp) + _channels(bias, x, xp)
     return out, mean, variance
 
 

@@ -35,19 +35,22 @@ FLOATS = (np.dtype(np.float32), *DOUBLE)
 HOST = np.empty(0)
 
 
-def _check_list(op, name, arrays, parameters, writes):
-    if len(arrays) != len(parameters):
-        raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
-    for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
-        order = order_of(parameter)  # arrays lie as their parameter
-        check(op, f"{name}[{k}]", array, parameter, (parameter.dtype,), parameter.shape, order, writes)
-
-
-def _check_first(op, name, arrays, writes):
-    backend(arrays[0])
-    for k, array in enumerate(arrays):
-        dtypes = (arrays[0].dtype,) if k else FLOATS
-        check(op, f"{name}[{k}]", array, arrays[0], dtypes, None, order_of, writes)  # without gaps
+def _check_lists(op, lists, writes):
+    """Refuse arrays that are not as those of the first list, the parameters, or that have gaps."""
+    first, parameters = next(iter(lists.items()))
+    for like in parameters[:1]:
+        backend(like)
+    for name, arrays in lists.items():
+        if arrays is None and name != "gradients":  # a state that is not there
+            continue
+        arrays = arrays or ()
+        if len(arrays) != len(parameters):
+            raise ShapeError(f"{op}: {name} has {len(arrays)} arrays for {len(parameters)} parameters")
+        for k, (array, parameter) in enumerate(zip(arrays, parameters, strict=True)):
+            own = name == first
+            dtypes = FLOATS if own and not k else (parameters[0].dtype,)
+            shape, order = (None, order_of) if own else (parameter.shape, order_of(parameter))
+            check(op, f"{name}[{k}]", array, parameters[0], dtypes, shape, order, writes and name != "gradients")
 
 
 def _planned(op, plan, lists, writes=True):
@@ -55,14 +58,10 @@ def _planned(op, plan, lists, writes=True):
     plan = plan or Plan()
     if plan.follows(lists):  # as nearly always
         return plan
-    first, parameters = next(iter(lists.items()))
+    parameters = next(iter(lists.values()))
     if "gradients" in lists and plan.laid is not None:
         lists["gradients"] = plan.laid(lists["gradients"], parameters)
-    for name, arrays in lists.items():
-        if name == first:
-            _check_first(op, name, arrays, writes)
-        elif arrays is not None or name == "gradients":
-            _check_list(op, name, arrays or (), parameters, name != "gradients")
+    _check_lists(op, lists, writes)
     plan.remember(lists, *(implementation(__name__, function, parameters[0]) for function in ("addresses", "tables")))
     return plan
 
@@ -74,11 +73,9 @@ def _update(op, names, hyper, plan, lists, scale, found_inf):
         if array is not None:
             check(op, name, array, parameters[0] if parameters else array, DOUBLE, (1,))
     if not parameters:
-        for name, arrays in lists.items():
-            _check_list(op, name, arrays or (), parameters, False)
-        return
+        return _check_lists(op, lists, False)
     plan = _planned(op, plan, lists)
-    implementation(__name__, op, parameters[0])(plan, alias(hyper), scale, found_inf)
+    return implementation(__name__, op, parameters[0])(plan, alias(hyper), scale, found_inf)
 
 
 def _rule(*states):

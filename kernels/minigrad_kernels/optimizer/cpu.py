@@ -1,10 +1,9 @@
 """Update rules, sums of squares and scaling on the CPU: one call passes over all arrays.
 
 A row of `places` belongs to the arrays of one kind: the parameters first, then their gradients and states, in the
-order in which the rule names them; `sizes` counts their elements. A place is where an array keeps the pointer to its
-elements: kernels look there, as Python would take longer to read 30 pointers than the update of a small network takes.
-The elements of all arrays are cut into chunks of CHUNK, which the threads share. `like` is any array of the element
-type.
+order in which the rule names them. A place is where an array keeps the pointer to its elements: kernels look there, as
+Python would take longer to read 30 pointers than the update of a small network takes. `chunks` says how the elements of
+all arrays are cut (see chunks_of), which the threads share. `like` is any array of the element type.
 """
 
 import math
@@ -12,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import array_at, elements, jit, share, shared, stack_array
+from ..toolchain import array_at, clear, elements, jit, share, shared, stack_array
+from ..toolchain.lines import LANES, lane_total, line
+from .plan import chunks_of
 from .rules import MAXIMIZE, ROOM, RULES
 from .rules import ten as ten_of
 
@@ -20,7 +21,6 @@ CHUNK = 16384  # elements
 RUN = 1024  # elements that an update takes at a time
 SPARE = 3 * RUN  # for states that are not there
 SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
-LANES = 16  # independent sums of squares
 LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 
 
@@ -35,53 +35,34 @@ def addresses(arrays):
 
 
 class Tables(NamedTuple):
+    chunks: np.ndarray  # see chunks_of
+    starts: np.ndarray
     places: np.ndarray  # (kinds, tensors); of a state that is not there, those of the parameters
-    sizes: np.ndarray  # (tensors,)
-    like: np.ndarray  # of the element type
     present: int  # bit k: there is a state k
+    like: np.ndarray  # of the element type
 
 
 def tables(rows, sizes, like):
     """Tables from rows of arrays' ids, those of the parameters first; a row of a state that is not there is empty."""
     places = np.array([row or rows[0] for row in rows], np.int64) + HEAD
     present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
-    return Tables(places, np.array(sizes, np.int64), LIKE[like.dtype], present)
+    return Tables(*chunks_of(sizes, CHUNK), places, present, LIKE[like.dtype])
 
 
 @jit
-def chunks(sizes):
-    """How many chunks arrays of these sizes are cut into."""
-    count = 0
-    for t in range(sizes.size):
-        count += (sizes[t] + CHUNK - 1) // CHUNK
-    return count
-
-
-@jit
-def find(sizes, chunk):
-    """The array that a chunk belongs to, and the first and one past the last element of the chunk in it."""
-    for t in range(sizes.size):
-        count = (sizes[t] + CHUNK - 1) // CHUNK
-        if chunk < count:
-            return t, chunk * CHUNK, min(sizes[t], chunk * CHUNK + CHUNK)
-        chunk -= count
-    return 0, 0, 0
-
-
-@jit
-def part(places, kind, t, start, stop, like):
-    """Elements start..stop of array t of this kind."""
-    address = array_at(places[kind, t], 1, places[kind])[0]
-    return array_at(address + start * like.itemsize, stop - start, like)
+def part(places, kind, chunk, start, count, like):
+    """So many elements of a chunk in the array of this kind, from one on."""
+    address = array_at(places[kind, chunk[0]], 1, places[kind])[0]
+    return array_at(address + (chunk[1] + start) * like.itemsize, count, like)
 
 
 # ---- updates ---------------------------------------------------------------------------------------------------------
 
 
 @jit
-def state(places, k, present, t, start, stop, spare):
+def state(places, k, present, chunk, start, count, spare):
     """As part, of state k, or where it is not there memory of its own that nobody needs."""
-    return part(places, 2 + k, t, start, stop, spare) if present >> k & 1 else spare[k * RUN :]
+    return part(places, 2 + k, chunk, start, count, spare) if present >> k & 1 else spare[k * RUN :]
 
 
 ten = jit(ten_of)
@@ -97,20 +78,19 @@ def walk(name):
             p[k], first[k], second[k], third[k] = formula(p[k], g[k], first[k], second[k], third[k], present, c)
 
     @jit
-    def update(chunk, places, sizes, present, hyper, scale, like):
-        t, first, last = find(sizes, chunk)
+    def update(chunk, places, present, hyper, scale, like):
         numbers, spare = stack_array(ROOM, like), stack_array(SPARE, like)
         c = coefficients(hyper, -scale if hyper[MAXIMIZE] else scale)
         for k in range(ROOM):
             numbers[k] = c[k]
-        for start in range(first, last, RUN):
-            stop = min(last, start + RUN)
+        for start in range(0, chunk[2], RUN):
+            count = min(RUN, chunk[2] - start)
             run(
-                part(places, 0, t, start, stop, like),
-                part(places, 1, t, start, stop, like),
-                state(places, 0, present, t, start, stop, spare),
-                state(places, 1, present, t, start, stop, spare),
-                state(places, 2, present, t, start, stop, spare),
+                part(places, 0, chunk, start, count, like),
+                part(places, 1, chunk, start, count, like),
+                state(places, 0, present, chunk, start, count, spare),
+                state(places, 1, present, chunk, start, count, spare),
+                state(places, 2, present, chunk, start, count, spare),
                 present,
                 ten(numbers),
             )
@@ -122,27 +102,27 @@ sgd_chunk, adam_chunk, rmsprop_chunk, adagrad_chunk = map(walk, ("sgd", "adam", 
 
 
 @shared
-def sgd_chunks(team, places, sizes, present, hyper, scale, like):
-    for chunk in share(chunks(sizes), team):
-        sgd_chunk(chunk, places, sizes, present, hyper, scale, like)
+def sgd_chunks(team, chunks, places, present, hyper, scale, like):
+    for k in share(len(chunks), team):
+        sgd_chunk(chunks[k], places, present, hyper, scale, like)
 
 
 @shared
-def adam_chunks(team, places, sizes, present, hyper, scale, like):
-    for chunk in share(chunks(sizes), team):
-        adam_chunk(chunk, places, sizes, present, hyper, scale, like)
+def adam_chunks(team, chunks, places, present, hyper, scale, like):
+    for k in share(len(chunks), team):
+        adam_chunk(chunks[k], places, present, hyper, scale, like)
 
 
 @shared
-def rmsprop_chunks(team, places, sizes, present, hyper, scale, like):
-    for chunk in share(chunks(sizes), team):
-        rmsprop_chunk(chunk, places, sizes, present, hyper, scale, like)
+def rmsprop_chunks(team, chunks, places, present, hyper, scale, like):
+    for k in share(len(chunks), team):
+        rmsprop_chunk(chunks[k], places, present, hyper, scale, like)
 
 
 @shared
-def adagrad_chunks(team, places, sizes, present, hyper, scale, like):
-    for chunk in share(chunks(sizes), team):
-        adagrad_chunk(chunk, places, sizes, present, hyper, scale, like)
+def adagrad_chunks(team, chunks, places, present, hyper, scale, like):
+    for k in share(len(chunks), team):
+        adagrad_chunk(chunks[k], places, present, hyper, scale, like)
 
 
 def _start(kernel, plan, *arguments):
@@ -153,9 +133,8 @@ def _updater(kernel):
     def update(plan, hyper, scale, found_inf):
         """One update, unless it is to be skipped."""
         if found_inf is None or not found_inf[0]:
-            places, sizes, like, present = plan.tables
-            scale = 1.0 if scale is None else float(scale[0])
-            _start(kernel, plan, places, sizes, present, hyper, scale, like)
+            chunks, _, places, present, like = plan.tables
+            _start(kernel, plan, chunks, places, present, hyper, 1.0 if scale is None else float(scale[0]), like)
 
     return update
 
@@ -166,47 +145,34 @@ sgd, adam, rmsprop, adagrad = map(_updater, (sgd_chunks, adam_chunks, rmsprop_ch
 # ---- norms and scaling -----------------------------------------------------------------------------------------------
 
 
-@jit
-def sum_squares(a, partial, chunk):
-    """Into an element of `partial`, the sum of the squares of a, in float64."""
-    sums, total = stack_array(LANES, partial), 0.0
-    for lane in range(LANES):
-        sums[lane] = 0.0
-    whole = a.size // LANES * LANES
-    for start in range(0, whole, LANES):
-        for lane in range(LANES):
-            v = np.float64(a[start + lane])
-            sums[lane] += v * v
-    for k in range(whole, a.size):
-        v = np.float64(a[k])
-        sums[k - whole] += v * v
-    for lane in range(LANES):
-        total += sums[lane]
-    partial[chunk] = total
+@line(moving="x", totals="squares", numbers="one")
+def add_squares(here):
+    v = here.x * here.one  # widened
+    here.squares += v * v
 
 
 @shared
-def square_chunks(team, places, sizes, partial, like):
-    for chunk in share(chunks(sizes), team):
-        t, start, stop = find(sizes, chunk)
-        sum_squares(part(places, 0, t, start, stop, like), partial, chunk)
+def square_chunks(team, chunks, places, partial, like):
+    sums = stack_array(LANES, partial)
+    for k in share(len(chunks), team):
+        clear(sums)
+        add_squares(0, chunks[k, 2], part(places, 0, chunks[k], 0, chunks[k, 2], like), sums, 1.0)
+        partial[k] = lane_total(sums)
 
 
 @jit
-def add_chunks(sizes, partial, out):
-    chunk = 0
-    for t in range(sizes.size):
+def add_chunks(starts, partial, out):
+    for t in range(out.size):
         out[t] = 0.0
-        for _ in range((sizes[t] + CHUNK - 1) // CHUNK):
-            out[t] += partial[chunk]
-            chunk += 1
+        for k in range(starts[t], starts[t + 1]):
+            out[t] += partial[k]
 
 
 def squared_norms(plan, out, workspace):
-    places, sizes, like, _ = plan.tables
-    partial = elements(workspace, np.dtype(np.float64), chunks(sizes))
-    square_chunks(places, sizes, partial, like)
-    add_chunks(sizes, partial, out)
+    chunks, starts, places, _, like = plan.tables
+    partial = elements(workspace, np.dtype(np.float64), len(chunks))
+    square_chunks(chunks, places, partial, like)
+    add_chunks(starts, partial, out)
 
 
 def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
@@ -218,19 +184,15 @@ def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
         found_inf[0] = 1
 
 
-@jit
-def scale_run(a, factor):
-    for k in range(a.size):
-        a[k] *= factor
-
-
 @shared
-def scale_chunks(team, places, sizes, factor, like):
-    for chunk in share(chunks(sizes), team):
-        t, start, stop = find(sizes, chunk)
-        scale_run(part(places, 0, t, start, stop, like), like.dtype.type(factor))
+def scale_chunks(team, chunks, places, factor, like):
+    factor = like.dtype.type(factor)
+    for k in share(len(chunks), team):
+        a = part(places, 0, chunks[k], 0, chunks[k, 2], like)
+        for n in range(a.size):
+            a[n] *= factor
 
 
 def scale(plan, factor):
-    places, sizes, like, _ = plan.tables
-    _start(scale_chunks, plan, places, sizes, float(factor if isinstance(factor, float) else factor[0]), like)
+    chunks, _, places, _, like = plan.tables
+    _start(scale_chunks, plan, chunks, places, float(factor if isinstance(factor, float) else factor[0]), like)

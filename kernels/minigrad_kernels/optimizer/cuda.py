@@ -15,6 +15,7 @@ from ..errors import ShapeError
 from ..toolchain.cuda.memory import address, on_host, upload, write
 from . import cuda_kernels
 from .cuda_kernels import CHUNK, THREADS
+from .plan import chunks_of
 from .rules import ROOM, RULES
 
 KINDS = 5  # of arrays: parameters, gradients, three states
@@ -26,7 +27,7 @@ class Tables(NamedTuple):
     """Where the arrays of a call lie, on their device."""
 
     addresses: Any  # (KINDS, tensors) of uint64; of a state that is not there, those of the parameters
-    chunks: Any  # (chunks, 3) of int32, see cuda_kernels.py
+    chunks: Any  # (chunks, 3) of int32, see chunks_of
     starts: Any  # (tensors + 1,) of int32: the first chunk of each array
     present: int  # bit k: there is a state k
     bytes: int  # of an element
@@ -42,11 +43,7 @@ def tables(rows, sizes, like):
         raise ShapeError(f"optimizer: an array has {max(sizes)} elements, wants less than {LIMIT}")
     full = [row or rows[0] for row in rows] + [rows[0]] * (KINDS - len(rows))
     present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
-    counts = -(-np.array(sizes, np.int64) // CHUNK)
-    starts = np.concatenate([[0], np.cumsum(counts)])
-    tensor = np.repeat(np.arange(len(sizes)), counts)
-    first = (np.arange(tensor.size) - starts[tensor]) * CHUNK
-    chunks = np.stack([tensor, first, np.minimum(np.array(sizes)[tensor] - first, CHUNK)], axis=1)
+    chunks, starts = chunks_of(sizes, CHUNK)
     both = upload(np.concatenate([chunks.ravel(), starts]).astype(np.int32), like)
     places = upload(np.array(full, np.uint64), like)
     return Tables(places, both[: chunks.size].reshape(-1, 3), both[chunks.size :], present, like.dtype.itemsize)

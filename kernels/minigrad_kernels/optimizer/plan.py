@@ -1,6 +1,12 @@
-"""What one place that calls an update, step after step, keeps in between."""
+"""What one place that calls an update, step after step, keeps in between; how the work on many arrays is cut."""
 
-__all__ = ["Plan"]
+from functools import lru_cache
+
+import numpy as np
+
+from ..launcher import layouts_of
+
+__all__ = ["Plan", "chunks_of"]
 
 KEPT = 4  # tables: gradients that are made anew at each step lie in turn at a few places
 
@@ -8,8 +14,8 @@ KEPT = 4  # tables: gradients that are made anew at each step lie in turn at a f
 class Plan:
     """The layouts of the arrays that were checked last, tables of where arrays lie, and a device's settings.
 
-    Arrays that lie as the last ones did, and all but the gradients where the last ones did, are not checked again. The
-    CPU tells arrays apart by their id instead: its tables name the arrays, not their memory.
+    Arrays that lie as the last ones did, wherever that is, are not checked again. The CPU tells arrays apart by their
+    id: its tables name the arrays, not their memory.
     Results do not depend on it: a call without a plan begins with an empty one. It belongs to one function and one call
     site; it keeps no array alive. Nothing that a device holds of it is ever written anew but by the kernels and for new
     hyper-parameters, so a captured launch may be repeated as long as somebody keeps the plan's `tables` and `settings`.
@@ -21,9 +27,8 @@ class Plan:
         self.laid = laid
         self.settings = self.tables = None  # of the device's own kind
         self.elements = 0  # of all parameters
-        self._layouts = []  # of the arrays of each list
-        self._rows = ()  # for each list, where its arrays lie, or which they are; none where it is not there
-        self._kept = {}  # tables by their rows, the last one used stands last
+        self._layouts = None  # of the arrays of each list
+        self._kept = {}  # tables by where the arrays of each list lie, the last one used stands last
         self._addresses = self._make = None  # functions, see remember
 
     def __reduce__(self):
@@ -45,16 +50,12 @@ class Plan:
         lists: by name, those of the parameters first, then of the gradients; None for a state that is not there
         """
         try:
-            layouts = _layouts(lists)
+            known = self._layouts == _layouts(lists)
         except (AttributeError, TypeError):  # they are no arrays, as checks will say
             return False
-        if layouts != self._layouts:
-            return False
-        rows = self._rows_of(lists)
-        if rows[0] != self._rows[0] or rows[2:] != self._rows[2:]:
-            return False
-        self._take(rows, lists)
-        return True
+        if known:
+            self._take(lists)
+        return known
 
     def remember(self, lists, addresses, tables):
         """Note lists that have been checked, and take tables for them, made where none are kept.
@@ -62,26 +63,37 @@ class Plan:
         addresses: a row of where arrays lie, or of their ids
         tables: made from rows, from sizes, for arrays such as one that is given
         """
-        layouts, self._addresses, self._make = _layouts(lists), addresses, tables
-        if layouts != self._layouts:
-            self._kept.clear()
-        self._take(self._rows_of(lists), lists)
-        self._layouts = layouts
+        self._addresses, self._make = addresses, tables
+        self._kept.clear()
+        self._take(lists)
+        self._layouts = _layouts(lists)
 
-    def _rows_of(self, lists):
-        return tuple([self._addresses(arrays or ()) for arrays in lists.values()])
-
-    def _take(self, rows, lists):
+    def _take(self, lists):
+        rows = tuple([self._addresses(arrays or ()) for arrays in lists.values()])
         self.tables = self._kept.pop(rows, None)
         if self.tables is None:
             parameters = next(iter(lists.values()))
-            sizes = [array.size for array in parameters]
+            sizes = tuple([array.size for array in parameters])
             self.elements, self.tables = sum(sizes), self._make(rows, sizes, parameters[0])
-        self._rows, self._kept[rows] = rows, self.tables
+        self._kept[rows] = self.tables
         if len(self._kept) > KEPT:
             del self._kept[next(iter(self._kept))]
 
 
 def _layouts(lists):
-    """All that checks of a gradient look at, of each array."""
-    return [arrays and [(a.__class__, a.shape, a.strides, a.dtype) for a in arrays] for arrays in lists.values()]
+    """All that checks look at, of each array."""
+    return [arrays and layouts_of(arrays, arrays[0]) for arrays in lists.values()]
+
+
+@lru_cache(maxsize=256)
+def chunks_of(sizes, most):
+    """How arrays of these sizes are cut into chunks of so many elements or fewer.
+
+    Returns a row for each chunk: its array, its first element there, how many it has; and of each array the number of
+    its first chunk, with that of all chunks behind them
+    """
+    counts = -(-np.array(sizes, np.int64) // most)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    tensor = np.repeat(np.arange(len(sizes)), counts)
+    first = (np.arange(tensor.size) - starts[tensor]) * most
+    return np.stack([tensor, first, np.minimum(np.array(sizes)[tensor] - first, most)], axis=1), starts

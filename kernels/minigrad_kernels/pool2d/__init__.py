@@ -2,7 +2,8 @@
 
 Sizes are pairs (vertical, horizontal). Positions number the taps of a window: p * Q + q of a P by Q window. Average
 windows are tables of start, end and divisor along each axis, so that plain, ceil-mode, overridden and adaptive
-averages are one kernel. The tables are NumPy's arrays whatever the device of the others.
+averages are one kernel. The tables are NumPy's arrays whatever the device of the others; windows stand in them from one
+end of the axis to the other.
 
 Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
 
@@ -38,6 +39,8 @@ __all__ = [
 HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
 IMAGES, POOLED, TAPS = "N C H W", "N C I J", "uint8 int32"
+X, DX = reads("x", IMAGES, counted=True), writes("dx", IMAGES, counted=True)
+G, OUT = reads("g", POOLED, counted=True), writes("out", POOLED, counted=True)
 WINDOWS = dict(kernel_size=pair(1), stride=pair(1), padding=pair(0), dilation=pair(1))
 
 
@@ -56,7 +59,7 @@ def check_windows(op, x, out, positions, *windows):
     check(op, "positions", positions, out, (position_type(windows[0]),), out.shape)
 
 
-@launcher(reads("x", IMAGES), writes("out", POOLED), writes("positions", POOLED, TAPS), **WINDOWS)
+@launcher(X, OUT, writes("positions", POOLED, TAPS), **WINDOWS)
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     """The greatest element of each window, and which one it is.
 
@@ -68,7 +71,7 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     check_windows("max_forward", x.shape, out, positions, kernel_size, stride, padding, dilation)
 
 
-@launcher(reads("x", IMAGES), reads("positions", POOLED, TAPS), writes("out", POOLED), **WINDOWS)
+@launcher(X, reads("positions", POOLED, TAPS), OUT, **WINDOWS)
 def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     """The element of each window at a given position: linear in x, for derivatives of max_forward.
 
@@ -79,7 +82,7 @@ def max_select(x, positions, kernel_size, stride, padding, dilation, out):
     check_windows("max_select", x.shape, out, positions, kernel_size, stride, padding, dilation)
 
 
-@launcher(reads("g", POOLED), reads("positions", POOLED, TAPS), writes("dx", IMAGES), **WINDOWS)
+@launcher(G, reads("positions", POOLED, TAPS), DX, **WINDOWS)
 def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
     """The gradient of max_forward for x: the adjoint of max_select.
 
@@ -102,9 +105,9 @@ _bytes = workspace  # where an argument has that name
 
 
 @launcher(
-    reads("g out", POOLED),
+    reads("g out", POOLED, counted=True),
     reads("positions", POOLED, TAPS),
-    writes("dx", IMAGES),
+    DX,
     writes("dbias?", "C", SUMS),
     **WINDOWS,
 )
@@ -135,7 +138,7 @@ def _average(op, first, x_shape, out_shape):
     return run
 
 
-@launcher(reads("x", IMAGES), writes("out", POOLED))
+@launcher(X, OUT)
 def average_forward(x, rows, columns, out):
     """The average of each window of a table (see average_windows and adaptive_windows).
 
@@ -147,7 +150,7 @@ def average_forward(x, rows, columns, out):
     return _average("average_forward", x, x.shape, out.shape)
 
 
-@launcher(reads("g", POOLED), writes("dx", IMAGES))
+@launcher(G, DX)
 def average_input_grad(g, rows, columns, dx):
     """The gradient of average_forward for x: its adjoint.
 

@@ -40,21 +40,16 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     max_rows(x, _table(kernel_size, stride, padding, dilation, *sizes), out, positions)
 
 
-@jit
-def select_row(x, positions, row, kernel_size, stride, padding, dilation, out):
-    n, i = row // out.shape[1], row % out.shape[1]
-    for j in range(out.shape[2]):
-        for c in range(out.shape[3]):
-            tap = np.int64(positions[n, i, j, c])
-            h = i * stride[0] - padding[0] + tap // kernel_size[1] * dilation[0]
-            w = j * stride[1] - padding[1] + tap % kernel_size[1] * dilation[1]
-            out[n, i, j, c] = x[n, h, w, c]
-
-
 @shared
 def max_select(team, x, positions, kernel_size, stride, padding, dilation, out):
     for row in share(out.shape[0] * out.shape[1], team):
-        select_row(x, positions, row, kernel_size, stride, padding, dilation, out)
+        n, i = row // out.shape[1], row % out.shape[1]
+        for j in range(out.shape[2]):
+            for c in range(out.shape[3]):
+                tap = np.int64(positions[n, i, j, c])
+                h = i * stride[0] - padding[0] + tap // kernel_size[1] * dilation[0]
+                w = j * stride[1] - padding[1] + tap % kernel_size[1] * dilation[1]
+                out[n, i, j, c] = x[n, h, w, c]
 
 
 @jit
@@ -144,41 +139,32 @@ def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilatio
 # ---- averages --------------------------------------------------------------------------------------------------------
 
 
-@jit
-def average_row(x, row, rows, columns, out):
-    n, i = row // out.shape[1], row % out.shape[1]
-    height, width, channels = x.shape[1:]
-    steps, image = (width * channels, channels), n * height * width * channels
-    for j in range(out.shape[2]):
-        taps, divisor = (rows[i, 0], rows[i, 1], columns[j, 0], columns[j, 1]), rows[i, 2] * columns[j, 2]
-        at = (row * out.shape[2] + j) * channels
-        for c in range(0, channels, LANES):
-            mean_window(x, image + c, taps, steps, out.dtype.type(divisor), out, at + c, channels - c)
-
-
 @shared
 def average_forward(team, x, rows, columns, out):
+    height, width, channels = x.shape[1:]
+    steps = width * channels, channels
     for row in share(out.shape[0] * out.shape[1], team):
-        average_row(x, row, rows, columns, out)
-
-
-@jit
-def spread_row(g, row, rows, columns, dx):
-    """Into one row of dx, the shares of all windows that hold it, in a fixed order."""
-    n, h = row // dx.shape[1], row % dx.shape[1]
-    channels, width = dx.shape[3], dx.shape[2]
-    clear_band(n, h, h + 1, dx)
-    for i in range(g.shape[1]):
-        for j in range(g.shape[2] if rows[i, 0] <= h < rows[i, 1] else 0):
-            divisor = dx.dtype.type(rows[i, 2] * columns[j, 2])
-            source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
-            for w in range(columns[j, 0], columns[j, 1]):
-                at = (row * width + w) * channels
-                for c in range(0, channels, LANES):
-                    add_quotient(g, source + c, divisor, dx, at + c, channels - c)
+        n, i = row // out.shape[1], row % out.shape[1]
+        image = n * height * width * channels
+        for j in range(out.shape[2]):
+            taps, divisor = (rows[i, 0], rows[i, 1], columns[j, 0], columns[j, 1]), rows[i, 2] * columns[j, 2]
+            at = (row * out.shape[2] + j) * channels
+            for c in range(0, channels, LANES):
+                mean_window(x, image + c, taps, steps, out.dtype.type(divisor), out, at + c, channels - c)
 
 
 @shared
 def average_input_grad(team, g, rows, columns, dx):
+    """Into each row of dx, the shares of all windows that hold it, in a fixed order."""
+    width, channels = dx.shape[2:]
     for row in share(dx.shape[0] * dx.shape[1], team):
-        spread_row(g, row, rows, columns, dx)
+        n, h = row // dx.shape[1], row % dx.shape[1]
+        clear_band(n, h, h + 1, dx)
+        for i in range(g.shape[1]):
+            for j in range(g.shape[2] if rows[i, 0] <= h < rows[i, 1] else 0):
+                divisor = dx.dtype.type(rows[i, 2] * columns[j, 2])
+                source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
+                for w in range(columns[j, 0], columns[j, 1]):
+                    at = (row * width + w) * channels
+                    for c in range(0, channels, LANES):
+                        add_quotient(g, source + c, divisor, dx, at + c, channels - c)

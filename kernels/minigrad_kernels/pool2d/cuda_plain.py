@@ -111,6 +111,5 @@ def average_input_grad_plain(g, dx, above, before, rows, columns):
         total = dx.dtype.type(0)
         for i in range(above[h, 0], above[h, 1]):
             for j in range(before[w, 0], before[w, 1]):
-                if rows[i, 0] <= h < rows[i, 1] and columns[j, 0] <= w < columns[j, 1]:
-                    total += g[n, i, j, c] / dx.dtype.type(rows[i, 2] * columns[j, 2])
+                total += g[n, i, j, c] / dx.dtype.type(rows[i, 2] * columns[j, 2])
         dx[n, h, w, c] = total

@@ -12,7 +12,7 @@ from ..launcher import launcher, reads, writes
 __all__ = ["add_rows"]
 
 
-@launcher(reads("x", "K C"), reads("places order?", "K", "int64"), writes("out", "R C"))
+@launcher(reads("x", "K C", counted=True), reads("places order?", "K", "int64"), writes("out", "R C"))
 def add_rows(x, places, order, out):
     """Each row of x added to the row of out that its place names; equal places add up in the order of x.
 
