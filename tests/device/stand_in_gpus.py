@@ -14,19 +14,19 @@ MODULES = tuple(f"{package.__name__}.{name}" for package, names in NAMES.items()
 
 
 @contextlib.contextmanager
-def gpus(devices=2, **options):
+def gpus(devices=2, forget=(), **options):
     """Has the engine find so many GPUs, "cuda:0" being the current one; gives the stand-in's Machine."""
 
-    def forget():
+    def forgotten():
         places._cuda.cache_clear()
         for package, names in NAMES.items():
             for name in names:
                 package.__dict__.pop(name, None)
         memory._kept.clear()  # tables on GPUs that are there no more
 
-    with standin.installed(devices, forget=MODULES, **options) as machine:
-        forget()
+    with standin.installed(devices, forget=(*MODULES, *forget), **options) as machine:
+        forgotten()
         try:
             yield machine
         finally:
-            forget()
+            forgotten()

@@ -15,15 +15,13 @@ ROWS, COLUMNS = 1 << 18, 256  # of the memory-bound kernels: 256 MB a matrix
 def _memory_bound():
     """{name: (call, bytes that it has to move)}"""
     x, g = random(ROWS, COLUMNS), random(ROWS, COLUMNS)
-    dx = cupy.empty_like(x)
-    sums = cupy.empty(COLUMNS, cupy.float32)
+    dx, sums = cupy.empty_like(x), cupy.empty(COLUMNS, cupy.float32)
     space = cupy.empty(bias.workspace(x.shape), cupy.uint8)
     labels = cupy.asarray(np.random.default_rng(0).integers(0, COLUMNS, ROWS))
     losses, logsumexp, size = cupy.empty(ROWS, cupy.float32), cupy.empty(ROWS, cupy.float32), x.nbytes
-    hyper = np.zeros(len(Adam))
+    hyper, plan = np.zeros(len(Adam)), Plan()
     hyper[[Adam.RATE, Adam.BETA1, Adam.BETA2, Adam.EPS, Adam.STEP]] = 1e-3, 0.9, 0.999, 1e-8, 1
     state = [cupy.split(part, 64) for part in (x.copy(), g, cupy.zeros_like(x), cupy.zeros_like(x))]
-    plan = Plan()
 
     def adam():
         optimizer.adam(*state, None, hyper, plan)
@@ -42,15 +40,13 @@ def _memory_bound():
 
 
 def memory_bound():
-    calls = _memory_bound()
+    calls, rows = _memory_bound(), []
     times = medians({name: call for name, (call, _) in calls.items()})
-    rates = {name: calls[name][1] / times[name][0] / 1e6 for name in calls}
-    rows = []
+    rates = {name: nbytes / times[name][0] / 1e6 for name, (_, nbytes) in calls.items()}
     for name, (milliseconds, spread) in times.items():
-        of_copy = round(rates[name] / rates["copy"], 3)
-        rows.append(dict(kernel=name, ms=round(milliseconds, 5), spread=round(spread, 3), gb_per_s=round(rates[name])))
-        rows[-1]["of_copy"] = of_copy
-        print(f"  {name:<24} {milliseconds:9.4f} ms  {rates[name]:7.0f} GB/s  {of_copy:.2f} of a copy", flush=True)
+        row = dict(kernel=name, ms=round(milliseconds, 5), spread=round(spread, 3), gb_per_s=round(rates[name]))
+        rows.append(row | {"of_copy": round(rates[name] / rates["copy"], 3)})
+        print(f"  {rows[-1]}", flush=True)
     return rows
 
 
@@ -72,6 +68,6 @@ def launches():
     return found
 
 
-def run(found):
+def kernels(found):
     found["host_microseconds"] = launches()
     found["memory_bound"] = memory_bound()

@@ -1,13 +1,12 @@
 """Checks and measurements on an NVIDIA GPU: tests/gpu/run_all PART... [--out FOLDER] [--limit SECONDS] [--commit NAME]
 
-steps        training steps of two networks: the same bits twice, losses near the CPU's
-graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
+graphs       training steps: the same bits twice and as graphs, losses near the CPU's, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 correctness  the tables of tests/kernels/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
 kernels      memory-bound kernels beside a device copy, and the host time of a launch
 profiles     the device's time and memory by the profiler, beside events around the whole
-parallel     NCCL's collectives and graphs with one rank, replicas as threads, several ranks where NCCL takes them
+ranks        NCCL's collectives with one rank, replicas as threads, several ranks where NCCL takes them
 training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
 peers        beside PyTorch, all of these:
 products     each rung of the matrix product in each type beside cuBLAS
@@ -40,14 +39,22 @@ import time
 import traceback
 from datetime import date
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ("products", "convolutions", "networks", "race", "compiled")
-PARTS = (
-    "steps", "graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "parallel", "training", *PEERS,
-)  # fmt: skip
+PEERS = {
+    "products": "ladders",
+    "convolutions": "ladders",
+    "networks": "networks",
+    "race": "race",
+    "compiled": "networks",
+}
+PARTS = {  # the file of this folder that has a function of that name
+    "graphs": "steps", "sanitizer": "small", "correctness": "correctness", "ops": "correctness", "kernels": "kernels",
+    "profiles": "profiles", "ranks": "ranks", "training": "training", **PEERS,
+}  # fmt: skip
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
 SECTION = "section: "  # begins the line of a part's output that holds what it found
@@ -61,13 +68,6 @@ def commit():
     except FileNotFoundError:
         return "unknown"
     return "unknown" if known.returncode else known.stdout.strip() + "+" * bool(changed.stdout.strip())
-
-
-def _version(package):
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def machine():
@@ -84,7 +84,7 @@ def machine():
         "python": platform.python_version(),
         "cupy": cupy.__version__,
         "numpy": numpy.__version__,
-        **{name: _version(name) for name in ("numba", "torch")},
+        **{name: version(name) for name in ("numba", "torch") if find_spec(name)},
         "commit": commit(),
         "date": date.today().isoformat(),
     }
@@ -105,7 +105,7 @@ def tell_section(part, limit):
     guard.daemon = True
     guard.start()
     try:
-        import_module(f"tests.gpu.{part}").run(found)
+        getattr(import_module(f"tests.gpu.{PARTS[part]}"), part)(found)
     except Exception as error:  # whatever it is, what was found so far counts
         traceback.print_exc()
         found |= {"failed": True, "why": f"{type(error).__name__}: {error}"}
@@ -124,11 +124,11 @@ def merge(file, part, found):
     temporary.replace(file)
 
 
-def run_part(part, folder, limit, here):
-    """Run a part on the machine `here` in a process of its own; whether it succeeded."""
+def run_part(part, folder, limit, here, program=("-m", "tests.gpu.main")):
+    """Run a part on the machine `here` in a process of its own, by a program of Python; whether it succeeded."""
     print(f"==> {part}", flush=True)
     begun, found = time.monotonic(), {"failed": True, "why": "ended without a word"}
-    command = [sys.executable, "-u", "-m", "tests.gpu.main", part, "--section", "--limit", str(limit)]
+    command = [sys.executable, "-u", *program, part, "--section", "--limit", str(limit)]
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen(command, **options) as process:
         guard = threading.Timer(limit + MERCY, _end, [process])

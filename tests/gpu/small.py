@@ -1,16 +1,18 @@
-"""Every CUDA kernel of the package at small sizes: what compute-sanitizer looks at.
+"""Every CUDA kernel of the package at small sizes, under each tool of compute-sanitizer.
 
-python -m tests.gpu.small DEVICE runs it on "cuda" or on the interpreter.
+python -m tests.gpu.small DEVICE runs them on "cuda" or on the interpreter.
 """
 
 import contextlib
 import importlib
+import shutil
+import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 from unittest import mock
 
-import ml_dtypes
 import numpy as np
 
 from minigrad_kernels import optimizer
@@ -22,11 +24,11 @@ from tests.kernels.cases import augment, bias, elementwise, norm, pool2d, scatte
 from tests.kernels.cases import conv2d as convolution
 from tests.kernels.cases.matmul import row, transposed
 from tests.kernels.kernel_runs import make_inputs, moved, part, run, with_halves
+from tests.kernels.rungs import TYPES
 
-__all__ = ["LAST", "run_all", "runs_on"]
+__all__ = ["LAST", "main", "runs_on"]
 
 LAST = "every kernel was launched on cuda"
-HALVES = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 
 # ---- families with a plain rung and a higher one, which runs where it fits -------------------------------------------
 
@@ -57,29 +59,22 @@ LADDERS = [
 ]
 
 
-def _both(device):
+def _families():
+    """(case, kind, function, None for the launcher) of each launch, as the next ones."""
     for case in BOTH:
-        for dtype in (np.float32, np.float64):
-            run(case, dtype, make_inputs(case, dtype), device)
-        _halves(case, device)
-        with contextlib.ExitStack() as forced:
-            for module in LADDERS:
-                forced.enter_context(mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"))
-            run(case, np.float32, make_inputs(case, np.float32), device)
-    for case in WIDE:
-        run(case, np.float32, make_inputs(case, np.float32), device)
-
-
-def _halves(case, device):
-    for half in HALVES:
-        inputs, launcher = make_inputs(case, np.float32), part(case)
-        run(case, np.float32, inputs, device, with_halves(launcher, half))
+        yield from ((case, kind, None) for kind in ("float32", "float64"))
+        yield from ((case, "float32", with_halves(part(case), TYPES[half])) for half in ("float16", "bfloat16"))
+    yield from ((case, "float32", None) for case in WIDE)
+    with contextlib.ExitStack() as forced:
+        for module in LADDERS:
+            forced.enter_context(mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"))
+        yield from ((case, "float32", None) for case in BOTH)
 
 
 # ---- ladders of products and convolutions ----------------------------------------------------------------------------
 
 LAYOUTS = [(None, transposed), (None, None), (transposed, None)]
-TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": np.float32}
+TENSOR = "float16", "bfloat16", "tf32"  # kinds for tensor cores
 SAME = {"padding": (1, 1)}
 CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
     "plain": ((1, 3, 5, 6), (5, 3, 3, 3), {"stride": (2, 1), **SAME}),
@@ -88,7 +83,7 @@ CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits
     "vector": ((1, 40, 3, 3), (40, 40, 3, 3), SAME),  # in slices
     "product": ((1, 8, 3, 3), (12, 8, 1, 1), {}),
 }
-FORWARD = {"tiled": ((1, 3, 5, 6), (5, 3, 3, 3), SAME)}  # alone
+TILED = (1, 3, 5, 6), (5, 3, 3, 3)  # forward alone
 WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbours that a thread reads
     ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
     *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("narrow", 8), ("vector", 36))),
@@ -97,27 +92,6 @@ WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbo
     ("vector", (1, 8, 24, 24), (8, 8, 3, 3), SAME),  # enough pixels for slices
     ("plain", (1, 3, 24, 24), (2, 3, 3, 3), SAME),
 ]
-
-
-def _products(device):
-    for rung in ladder.RUNGS:
-        sizes = (8, 1000, 12) if rung == "split" else (20, 36, 24)
-        for layouts in LAYOUTS if rung == "buffered" else LAYOUTS[1:2]:
-            case = row(*sizes, bias=True, layouts=layouts, relu=True)
-            run(case, np.float32, make_inputs(case, np.float32), device, partial(ladder.forward, rung=rung))
-    case = row(7, 5, 6)
-    run(case, np.float64, make_inputs(case, np.float64), device)
-
-
-def _tensor_products(device):
-    """Products on tensor cores in each type."""
-    for kind, dtype in TYPES.items():
-        rungs = ladder.LADDERS[kind]
-        for rung, layouts in product(rungs, LAYOUTS):
-            if runs_on(device, rung) and (rung != "tma" or layouts == LAYOUTS[0]):
-                case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)
-                with tf32(kind == "tf32"):
-                    run(case, dtype, make_inputs(case, dtype), device, partial(ladder.forward, rung=rung))
 
 
 def runs_on(device, rung):
@@ -129,31 +103,41 @@ def runs_on(device, rung):
     return device_architecture(0) == (9, 0)
 
 
-def _convolutions(device):
+def _products(device):
+    for rung in ladder.RUNGS:
+        sizes = (8, 1000, 12) if rung == "split" else (20, 36, 24)
+        for layouts in LAYOUTS if rung == "buffered" else LAYOUTS[1:2]:
+            case = row(*sizes, bias=True, layouts=layouts, relu=True)
+            yield case, "float32", partial(ladder.forward, rung=rung)
+    yield row(7, 5, 6), "float64", None
+    for kind in TENSOR:
+        for rung, layouts in product(ladder.LADDERS[kind], LAYOUTS):
+            if runs_on(device, rung) and (rung != "tma" or layouts == LAYOUTS[0]):
+                case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)
+                yield case, kind, partial(ladder.forward, rung=rung)
+
+
+def _convolutions():
     found = [(rung, case) for rung, (x, w, more) in CONVOLUTIONS.items() for case in convolution.rows(x, w, **more)[:2]]
-    for rung, (x, w, more) in FORWARD.items():
-        found.append((rung, convolution.rows(x, w, bias=True, relu=True, **more)[0]))
+    found.append(("tiled", convolution.rows(*TILED, bias=True, relu=True, **SAME)[0]))
     found += [(rung, convolution.rows(x, w, **more)[2]) for rung, x, w, more in WEIGHTS]
-    for rung, case in found:
-        forced = partial(getattr(conv2d, case.function), rung=rung)
-        run(case, np.float32, make_inputs(case, np.float32), device, forced)
-        if rung == "plain":
-            run(case, np.float64, make_inputs(case, np.float64), device)
+    launches = [(rung, case, kind) for rung, case in found for kind in ("float32", "float64")[: 1 + (rung == "plain")]]
+    for kind, channels in product(TENSOR, (8, 40)):  # of 40 the sums are cut into slices
+        cases = convolution.rows((1, channels, 5, 6), (channels, channels, 3, 3), **SAME)
+        launches += [("tensor", case, kind) for case in cases]
+    for rung, case, kind in launches:
+        yield case, kind, partial(getattr(conv2d, case.function), rung=rung)
 
 
-def _tensor_convolutions(device):
-    """Convolutions on tensor cores."""
-    for kind, dtype in TYPES.items():
-        for channels in (8, 40):  # of 40 the sums are cut into slices
-            for case in convolution.rows((1, channels, 5, 6), (channels, channels, 3, 3), **SAME):
-                forced = partial(getattr(conv2d, case.function), rung="tensor")
-                with tf32(kind == "tf32"):
-                    run(case, dtype, make_inputs(case, dtype), device, forced)
-
-
-# ---- sums of losses --------------------------------------------------------------------------------------------------
+# ---- sums of losses, optimisers --------------------------------------------------------------------------------------
 
 LOSSES = (3, 8), (4097, 4)  # rows and classes
+RULES = [  # name, all its states, hyper-parameters
+    ("sgd", 1, [0.1, 0.9, 0, 0.01, 0, 0, 1]),
+    ("adam", 3, [1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 0, 3]),
+    ("rmsprop", 3, [0.1, 0.9, 1e-8, 0.01, 0.9, 0, 1]),
+    ("adagrad", 1, [0.1, 0.1, 1e-8, 0.01, 0, 3]),
+]
 
 
 def _losses(device, dtype):
@@ -165,16 +149,6 @@ def _losses(device, dtype):
         space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
         losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)
         losses.cross_entropy_grad(out, *arrays, sums, divisor, dx)
-
-
-# ---- optimisers ------------------------------------------------------------------------------------------------------
-
-RULES = [  # name, all its states, hyper-parameters
-    ("sgd", 1, [0.1, 0.9, 0, 0.01, 0, 0, 1]),
-    ("adam", 3, [1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 0, 3]),
-    ("rmsprop", 3, [0.1, 0.9, 1e-8, 0.01, 0.9, 0, 1]),
-    ("adagrad", 1, [0.1, 0.1, 1e-8, 0.01, 0, 3]),
-]
 
 
 def _optimizers(device, dtype):
@@ -190,24 +164,54 @@ def _optimizers(device, dtype):
     optimizer.scale(arrays, factor)
 
 
-def run_all(device):
-    _both(device)
-    _products(device)
-    _tensor_products(device)
-    _convolutions(device)
-    _tensor_convolutions(device)
-    for family in (_losses, _optimizers):
-        family(device, np.float32)
-        family(device, np.float64)
-
-
 def main(device):
     if device == "cuda":
         import cupy
 
         cupy.cuda.set_allocator(None)  # each array is an allocation of its own, so that a tool sees where it ends
-    run_all(device)
+    for launches in (_families(), _products(device), _convolutions()):
+        for case, kind, function in launches:
+            with tf32(kind == "tf32"):
+                run(case, TYPES[kind], make_inputs(case, TYPES[kind]), device, function)
+    for dtype in (np.float32, np.float64):
+        _losses(device, dtype)
+        _optimizers(device, dtype)
     print(f"every kernel was launched on {device}")
+
+
+# ---- compute-sanitizer -----------------------------------------------------------------------------------------------
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+LIMIT = 360  # seconds; kernels run up to a hundred times slower under a tool, and the tools run side by side
+COMMAND = (sys.executable, "-m", "tests.gpu.small", "cuda")
+
+
+def outcome(command):
+    """ "clean", or what went wrong in a few words; all that was printed goes to the log then."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return f"not finished in {LIMIT} s"
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    if done.returncode == 0 and LAST in lines:
+        return "clean"
+    print(*lines[:40], "...", *lines[-40:], sep="\n", flush=True)
+    return f"exit code {done.returncode}: {lines[-1] if lines else 'no output'}"
+
+
+def sanitizer(found):
+    """Of each tool "clean" or what it said."""
+    program = shutil.which("compute-sanitizer")
+    if not program:
+        found |= {"failed": True, "why": "compute-sanitizer is not on the PATH"}
+        return
+    found["alone"] = outcome(COMMAND)  # the driver keeps what it compiles here for the others
+    if found["alone"] == "clean":
+        commands = [(program, "--tool", tool, "--error-exitcode", "99", *COMMAND) for tool in TOOLS]
+        with ThreadPoolExecutor(len(TOOLS)) as pool:
+            found |= zip(TOOLS, pool.map(outcome, commands), strict=True)
+    print(f"  {found}", flush=True)
+    found["failed"] = any(found.get(tool) != "clean" for tool in TOOLS)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,99 @@
-"""Training steps of whole networks on the device: the same bits twice, losses near those of the CPU."""
+"""Training steps on the device: the same bits twice and as graphs, losses near the CPU's, and the time of both."""
 
 import numpy as np
 
-from .graphs import trained
+import minigrad
+from minigrad import Tensor, device, models, optim, parallel
+from minigrad.graph import CaptureError, capture
+from minigrad.nn import functional as F
+from minigrad.parallel.local import LocalTransport
+from minigrad_kernels.toolchain.cuda.kernel import Kernel
+from tests.benchmarks import tasks
 
-BATCHES = {"keras-cnn": 64, "resnet": 16}
-STEPS = 3
+from .networks import CONTENDERS, training_step
+from .timing import in_turns
+
+NETWORKS, BATCH = tuple(tasks.LAYERS), 64
+STEPS, BESIDE_CPU = 8, 3
 NEAR = 1e-3  # of a loss, after steps that magnify what is rounded in another order
 
 
-def compared(name, size, place="cuda:0"):
-    first, again, (wanted, _, _) = (
-        trained(name, size, where, lambda step: step, steps=STEPS) for where in (place, place, "cpu")
-    )
-    off = float(np.abs(np.array(first[0]) / wanted - 1).max())
-    row = {"network": name, "batch": size, "same_bits_twice": first[:2] == again[:2], "loss_off": off}
-    return row | {"failed": not (row["same_bits_twice"] and off < NEAR)}
+def counted(call):
+    """(what a call gives, how many kernels it started from Python)."""
+    launches, real = [], Kernel.__call__
+    Kernel.__call__ = lambda *given, **options: launches.append(given[0].name) or real(*given, **options)
+    try:
+        return call(), len(launches)
+    finally:
+        Kernel.__call__ = real
 
 
-def run(found):
+def trained(name, place, wrap=lambda step: step, world=None, steps=STEPS):
+    """(losses, bits of the network, launches from Python in the last step)"""
+    minigrad.manual_seed(0)
+    model, kind = models.build(name, tasks.SHAPES[name]).to(place), tasks.OPTIMIZERS[name]
+    model = model if world is None else parallel.DataParallel(model, world)
+    optimizer = getattr(optim, kind)(model.parameters(), **tasks.OPTIONS[kind])
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    update = training_step(model, optimizer, F.cross_entropy)
+
+    @wrap
+    def step(x, y):
+        loss = update(x, y)
+        schedule.step()
+        return loss
+
+    losses, launches = [], 0
+    for x, y in tasks.batches(name, BATCH, steps):
+        x, y = Tensor(x).to(place), Tensor(y).to(place)
+        loss, launches = counted(lambda x=x, y=y: step(x, y))
+        losses.append(loss.item())
+    tensors = *model.parameters(), *model.buffers()
+    return losses, b"".join(device.host(tensor.array).tobytes() for tensor in tensors), launches
+
+
+def compared(name, place="cuda:0", world=None):
+    eager, again, replayed = (trained(name, place, *wrap, world=world) for wrap in ((), (), (capture,)))
+    wanted, *_ = trained(name, "cpu", steps=BESIDE_CPU)
+    off = float(np.abs(np.array(eager[0][:BESIDE_CPU]) / wanted - 1).max())
+    row = {"network": name, "batch": BATCH, "loss_off": off, "same_bits_twice": eager[:2] == again[:2]}
+    row |= {"same_bits": eager[:2] == replayed[:2], "launches_eager": eager[2], "launches_replayed": replayed[2]}
+    right = row["same_bits_twice"] and row["same_bits"] and not replayed[2] and off < NEAR
+    return row | {"failed": not right}
+
+
+def times(name):
+    """Milliseconds of a step, op by op and replayed, which take turns."""
+    ways = {"eager": "minigrad", "replayed": "minigrad, graph"}
+    found = in_turns({way: CONTENDERS[made](name, BATCH, "float32").step for way, made in ways.items()})
+    return {f"{way}_milliseconds": round(1000 * seconds, 4) for way, seconds in found.items()}
+
+
+def refused(place="cuda:0"):
+    """Whether reading a value is refused with its line, and the next call goes on."""
+    reads, x = [True], minigrad.ones(4, device=place)
+
+    @capture
+    def step(x):
+        return x.sum().item() if reads[0] else x + 1
+
+    step(x), step(x)
+    try:
+        step(x)
+    except CaptureError as error:
+        reads[0] = False
+        return "item reads" in str(error) and [step(x).tolist() for _ in range(4)] == [[2.0] * 4] * 4
+    return False
+
+
+def graphs(found):
     found["networks"] = rows = []
-    for name, size in BATCHES.items():
-        rows.append(compared(name, size))
+    for name in NETWORKS:
+        rows.append(compared(name) | times(name))
         print(f"  {rows[-1]}", flush=True)
-    found["failed"] = any(row["failed"] for row in rows)
+    with parallel.Communicator(LocalTransport(), backend="nccl") as world:
+        found["one rank by NCCL"] = compared("lenet", world=world)
+    found["host reads are refused"] = refused()
+    print(f"  {found['one rank by NCCL']}, host reads are refused: {found['host reads are refused']}", flush=True)
+    found["failed"] = any(row["failed"] for row in (*rows, found["one rank by NCCL"]))
+    found["failed"] |= not found["host reads are refused"]

@@ -9,7 +9,7 @@ the capture. A graph whose memory was given back since is not launched.
 import functools
 import itertools
 import threading
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -76,20 +76,14 @@ def captured_event(event):
 _inside = threading.local()
 
 
-class _Borrowed:
-    """The memory of an array, without holding it."""
-
-    def __init__(self, memory):
-        self.owner, self.size, self.device_id = memory.owner, memory.size, memory.device_id
-
-
 def _borrowed(value):
     """Arguments, in which arrays hold no memory."""
     from .arrays import ndarray
 
     if isinstance(value, ndarray):
-        made = ndarray.__new__(ndarray)
-        made._memory, made._x, made.base = _Borrowed(value._memory), value._x, None
+        made, memory = ndarray.__new__(ndarray), value._memory
+        made._memory = SimpleNamespace(owner=memory.owner, size=memory.size, device_id=memory.device_id)
+        made._x, made.base = value._x, None
         return made
     if type(value) in (list, tuple):
         return type(value)(_borrowed(part) for part in value)
@@ -204,22 +198,14 @@ def wait(stream, event):
     return True
 
 
-@dataclass(frozen=True)
-class GraphLaunch:
-    """That a graph was launched; names: of what it does."""
-
-    names: list
-
-
 class Graph:
-    """What end_capture gives. work: how many things it does. As long as it lives, so do the groups of NCCL it calls."""
+    """What end_capture gives; names: of what it does. As long as it lives, so do the groups of NCCL it calls."""
 
     def __init__(self, capture):
         self._main, self._work, self.device = capture.main, capture.work, capture.main[0]
         for group in capture.groups:
             group.graphs.add(self)
 
-    work = property(lambda self: sum(name not in ("record", "wait") for name, *_ in self._work))
     names = property(lambda self: [name for name, *_ in self._work if name not in ("record", "wait")])
 
     def launch(self, stream=None):
@@ -229,7 +215,7 @@ class Graph:
             raise NotImplementedError("stand-in: graphs in graphs")
         if place[0] != self.device:
             raise CUDARuntimeError(400)
-        machine.graph_launches.append(GraphLaunch(self.names))
+        machine.graph_launches.append(SimpleNamespace(names=self.names))
         number, seen, functions = next(_launches), {}, machine.functions.copy()
         for name, stream_, what, owners in self._work:
             if stream_ == self._main:

@@ -21,16 +21,14 @@ __all__ = [
 class Memory:
     """A block of a device's memory; its bytes come back when the last pointer to it is gone.
 
-    Errors  the driver's where there is none; a pool has its own
+    Errors  the driver's where there is none
     """
 
-    def __init__(self, size, pooled=False):
+    def __init__(self, size):
         self.machine, self.size, self._pool = current(), size, None
         try:
             self.owner = self.machine.allocate(size)
         except OutOfMemoryError as error:
-            if pooled:
-                raise
             raise CUDARuntimeError(2) from error
         self.device_id = self.owner.home
 
@@ -42,12 +40,6 @@ class Memory:
     def ptr(self):
         return interpreter.address(self.owner) if self.size else 0
 
-    @property
-    def device(self):
-        from .streams import Device
-
-        return Device(self.device_id)
-
 
 class UnownedMemory(Memory):
     """Memory that something else owns, by its address."""
@@ -58,9 +50,7 @@ class UnownedMemory(Memory):
         if found is None:
             found, offset = current().pinned_at(ptr), 0
         if found is None:
-            raise NotImplementedError(
-                f"stand-in: UnownedMemory at {ptr:#x}, where neither a device nor pinned memory is"
-            )
+            raise ValueError(f"stand-in: UnownedMemory at {ptr:#x}, where neither a device nor pinned memory is")
         self.owner, self.size = found[offset : offset + size], size
         self.device_id = getattr(found, "home", device_id) if device_id < 0 else device_id
 
@@ -125,18 +115,15 @@ class MemoryPool:
     free    of a private one: (device, bytes, weak reference to the owner) of what it could hand out again
     """
 
-    def __init__(self, allocator=None, private=True):
-        self._allocator, self._private, self.free = allocator, private, []
-        self._machine = current() if private else None
+    def __init__(self, allocator=None):
+        self._allocator, self.free, self._machine = allocator, [], current()
 
     def __del__(self):
         if self.free:
             self._machine.forget(self.free)
 
     def malloc(self, size):
-        if not self._private or not size:
-            return MemoryPointer(Memory(size, pooled=True), 0)
-        fitting = [block for block in self.free if block[0] == current().device and block[1] >= size]
+        fitting = [block for block in self.free if block[0] == current().device and block[1] >= size > 0]
         if fitting:  # a block that was given back, of which nobody else knows
             self.free.remove(block := min(fitting, key=lambda block: block[1]))
             with current().lock:
@@ -167,8 +154,7 @@ class MemoryPool:
         self._device.held = self._device.used
 
     def set_limit(self, size=None, fraction=None):
-        if not self._private:
-            self._device.limit = size
+        """None is kept: a private pool of this size is never asked for."""
 
     @property
     def _device(self):
@@ -176,7 +162,20 @@ class MemoryPool:
         return machine.devices[machine.device]
 
 
-DEFAULT_POOL = MemoryPool(private=False)
+class DefaultPool(MemoryPool):
+    """That of all machines; its blocks are anybody's as soon as they are given back."""
+
+    def __init__(self):
+        self.free = []
+
+    def malloc(self, size):
+        try:
+            return MemoryPointer(Memory(size), 0)
+        except CUDARuntimeError as error:
+            raise error.__cause__ from None
+
+
+DEFAULT_POOL = DefaultPool()
 _allocators = threading.local()
 
 
@@ -198,6 +197,6 @@ def using_allocator(allocator=None):
 def alloc_pinned_memory(size):
     """Memory of the host that kernels reach by its address; with the buffer protocol, which ctypes lends it."""
     memory = np.empty(size, np.uint8)
-    current().pin(memory)
+    current().pinned[memory.ctypes.data] = memory
     kind = type("PinnedMemoryPointer", (ctypes.c_uint8 * size,), {"ptr": property(ctypes.addressof)})
     return kind.from_buffer(memory.data)

@@ -85,7 +85,7 @@ class Stream:
                 f"This stream was not created on the current device (stand-in: it is one of {self.device_id}, "
                 f"current is {machine.device})"
             )
-        machine.stream_of_device[machine.device] = self
+        machine.thread.streams[machine.device] = self
         return self
 
     is_capturing = lambda self: current().stream(self) in current().captures
@@ -165,7 +165,7 @@ def event_query(event):
 
 def get_current_stream(device_id=-1):
     machine = current()
-    return machine.stream_of_device.get(machine.device if device_id < 0 else device_id, Stream.null)
+    return machine.thread.streams.get(machine.device if device_id < 0 else device_id, Stream.null)
 
 
 def get_elapsed_time(start_event, end_event):

@@ -1,6 +1,6 @@
-"""Ranks on one GPU: NCCL alone and in a graph, replicas as threads, and several processes where NCCL takes them.
+"""Ranks on one GPU: NCCL alone, replicas as threads, and several processes where NCCL takes them.
 
-How fast several GPUs are is not measured: that needs several GPUs.
+In a graph: see steps.py. How fast several GPUs are is not measured: that needs several GPUs.
 """
 
 import hashlib
@@ -11,7 +11,6 @@ import time
 import traceback
 from pathlib import Path
 
-import cupy
 import numpy as np
 
 import minigrad
@@ -27,7 +26,7 @@ from .timing import in_turns, random
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK, BATCH = "lenet", 64
-STEPS, ROUNDS, BURST = 3, 15, 20
+STEPS, ROUNDS = 3, 15
 OVERHEAD = 1.02  # of a step, that DataParallel may cost where there is one rank
 ELEMENTS = 1 << 26
 RANKS = (2, 4)
@@ -72,28 +71,6 @@ def beside_compute():
         return {"copies": number}
 
 
-def graph():
-    """An all-reduce between two kernels, captured and replayed."""
-    with world_of_one() as world:
-        stream = cupy.cuda.Stream(non_blocking=True)
-        with stream, minigrad.deterministic(False):
-            x = cupy.zeros(1 << 20, np.float32)
-            world.all_reduce(x)  # what is done once is done before
-            x += 1
-            x *= 2
-            x.fill(0)
-            stream.begin_capture()
-            x += 1
-            world.all_reduce(x)
-            x *= 2
-            captured = stream.end_capture()
-            for _ in range(3):
-                captured.launch(stream)
-            assert float(x.min()) == float(x.max()) == 14, x
-            del captured  # for which the world would wait
-    return {"replays": 3}
-
-
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
@@ -103,21 +80,27 @@ def network():
 
 
 def trained(world, shards):
-    """The bytes of the weights after some steps of a batch in shards."""
+    """A hash of the weights after some steps of a batch in shards."""
     model = parallel.DataParallel(network(), world, shards=shards, bucket_bytes=1 << 16)
     optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for x, y in tasks.batches(NETWORK, BATCH, STEPS):
         for images, labels in model.shards((Tensor(to_gpu(x)), Tensor(to_gpu(y)))):
             F.cross_entropy(model(images), labels).backward()
         optimizer.step()
-    return b"".join(device.host(parameter.array).tobytes() for parameter in model.parameters())
+    weights = b"".join(device.host(parameter.array).tobytes() for parameter in model.parameters())
+    return hashlib.sha256(weights).hexdigest()
+
+
+def alone():
+    """The weights of one rank."""
+    (weights,) = parallel.run_local(lambda world: trained(world, 2), 1)
+    return weights
 
 
 def replicas():
     """Two ranks as threads on one GPU: the weights of one rank with two shards."""
-    (alone,) = parallel.run_local(lambda world: trained(world, 2), 1)
     first, second = parallel.run_local(lambda world: trained(world, 2), 2)
-    assert alone == first == second, "weights differ"
+    assert alone() == first == second, "weights differ"
     return {"same_bits_as_one_rank": True}
 
 
@@ -132,7 +115,7 @@ def overhead():
 
     with world_of_one() as world:
         steps = {"alone": step_of(lambda model: model), "parallel": step_of(lambda m: parallel.DataParallel(m, world))}
-        seconds = in_turns(steps, ROUNDS, BURST)
+        seconds = in_turns(steps, ROUNDS)
     ratio = seconds["parallel"] / seconds["alone"]
     return {"step_milliseconds": round(1000 * seconds["alone"], 4), "ratio": round(ratio, 4), "limit": OVERHEAD}
 
@@ -148,7 +131,7 @@ def several():
     rows = {}
     for size in RANKS:
         rows[f"{size} ranks"] = said_by(processes(size, "collectives"), size)
-    assert len({*said_by(processes(2, "training"), 2), weights_of_one()}) == 1
+    assert len({*said_by(processes(2, "training"), 2), alone()}) == 1
     code, said = processes(2, "absent")
     assert code == 75 and f"label=late): rank 0: not done after {ABSENT:g} s" in said, (code, said)
     return rows | {"same_bits_as_one_rank": True, "missing_rank": "exit code 75"}
@@ -162,18 +145,9 @@ def said_by(outcome, size):
     return lines
 
 
-def weights_of_one():
-    (weights,) = parallel.run_local(lambda world: trained(world, 2), 1)
-    return digest(weights)
-
-
-def digest(weights):
-    return hashlib.sha256(weights).hexdigest()
-
-
 def processes(size, what):
     """(exit code, output) of so many ranks that mpiexec starts."""
-    command = [mpiexec(), "-n", str(size), sys.executable, "-m", "tests.gpu.parallel", what]
+    command = [mpiexec(), "-n", str(size), sys.executable, "-m", "tests.gpu.ranks", what]
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     done = subprocess.run(command, cwd=ROOT, env=os.environ | SETTINGS, timeout=LIMIT, **pipes)
     return done.returncode, done.stdout
@@ -190,7 +164,7 @@ def as_rank(what):
     if what == "collectives":
         tell(checked(world, ROWS[::FEWER]))
     elif what == "training":
-        tell(digest(trained(world, 2)))
+        tell(trained(world, 2))
     else:
         x = to_gpu(np.ones(1 << 20, np.float32))
         with minigrad.deterministic(False):
@@ -203,10 +177,10 @@ def as_rank(what):
             device.host(world.all_reduce(x, label="late"))
 
 
-CHECKS = (collectives, beside_compute, graph, replicas, overhead, several)
+CHECKS = (collectives, beside_compute, replicas, overhead, several)
 
 
-def run(found):
+def ranks(found):
     found |= {"nccl": nccl.version(), "failed": False, "wrong": []}
     for check in CHECKS:
         try:
