@@ -44,7 +44,6 @@ class _Bytes(np.ndarray):
     """The bytes themselves. A class of its own, so that NumPy does not look through a Loan for its base."""
 
     made = 0  # bytes obtained from the system and not given back
-    peak = 0  # the most that `made` has been
     most_used = 0  # the most that was in use whenever new bytes were made
     requests = 0
     served = 0  # requests that a shelf could serve
@@ -102,7 +101,6 @@ def _made(size):
         stored = _asked(size)
     stored.offset = -stored.ctypes.data % ALIGNMENT
     _Bytes.made += size
-    _Bytes.peak = max(_Bytes.peak, _Bytes.made)
     return stored
 
 
@@ -148,13 +146,12 @@ def block(array):
 
 
 def memory_statistics():
-    """Bytes obtained from the system, of these in use and on shelves, the peak; how many requests were reused."""
+    """Bytes obtained from the system, of these in use and on shelves; how many requests there were, how many reused."""
     cached = _cached()
     return {
         "reserved_bytes": _Bytes.made,
         "used_bytes": _Bytes.made - cached,
         "cached_bytes": cached,
-        "peak_bytes": _Bytes.peak,
         "requests": _Bytes.requests,
         "reused": _Bytes.served,
     }

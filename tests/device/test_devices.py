@@ -40,27 +40,20 @@ def place(request):
 
 
 def test_moved_tensors_hold_the_same_and_lie_alike(place):
-    for dtype in ("float32", "float64", "float16", "int64", "uint8", "bool"):
-        for shape in ((2, 3, 4, 5), (0, 3, 4), (), (7,)):
-            array = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
-            turned = array.transpose(np.roll(np.arange(array.ndim), 1))
-            for x in (array, turned, array[..., ::2] if shape else array):
-                there = Tensor(x).to(place)
-                assert (there.device, there.dtype, there.shape) == (place, x.dtype, x.shape)
-                assert device.order_of(there.array) == device.order_of(x)
-                back = there.cpu()
-                assert back.device == "cpu" and type(back.array) is np.ndarray
-                np.testing.assert_array_equal(back.array, x)
-                assert there.to(place) is there and there.to(place, copy=True) is not there
-
-
-def test_gradients_of_any_order_move_back(place):
+    for dtype, shape in (("float32", (2, 3, 4, 5)), ("float16", (0, 3, 4)), ("int64", ()), ("bool", (7,))):
+        array = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
+        turned = array.transpose(np.roll(np.arange(array.ndim), 1))
+        for x in (array, turned, array[..., ::2] if shape else array):
+            there = Tensor(x).to(place)
+            assert (there.device, there.dtype, there.shape) == (place, x.dtype, x.shape)
+            assert device.order_of(there.array) == device.order_of(x)
+            assert type(there.cpu().array) is np.ndarray and there.cpu().tolist() == x.tolist()
+            assert there.to(place) is there and there.to(place, copy=True) is not there
     x = Tensor(np.array([0.5, -1.0]), requires_grad=True)
     y = x.to(place)
     (first,) = grad((y * y * y).to("cpu").sum(), x, create_graph=True)
-    assert first.device == "cpu"
-    np.testing.assert_allclose(first.detach().numpy(), 3 * x.detach().numpy() ** 2)
-    np.testing.assert_allclose(grad(first.sum(), x)[0].numpy(), 6 * x.detach().numpy())
+    assert first.device == "cpu" and first.tolist() == [0.75, 3]
+    assert grad(first.sum(), x)[0].tolist() == [3, -6]
 
 
 def test_gpus_by_number_and_by_name(machine):
@@ -69,11 +62,13 @@ def test_gpus_by_number_and_by_name(machine):
     assert cuda.is_available() and cuda.device_count() == 2 and cuda.current_device() == 0
     one, other = Tensor([1.0, 2.0]).cuda(0), minigrad.zeros(2).cuda(1)
     assert one.to("cuda:1").device == other.device and (one.to(other) + other).tolist() == [1, 2]
-    with pytest.raises(RuntimeError, match="device is 'cuda:2', but the GPUs of this machine are: 'cuda:0', 'cuda:1'"):
-        one.to("cuda:2")
     for wrong in ("cuda:x", "gpu", "cuda:", "cpu:0"):
         with pytest.raises(TypeError):
             minigrad.zeros(1, device=wrong)
+    with gpus(error=35):
+        assert not cuda.is_available()
+        with pytest.raises(RuntimeError, match="device is 'cuda', but no GPU can be used: .*driver"):
+            minigrad.zeros(1, device="cuda")
 
 
 def test_a_process_that_chooses_its_gpu_uses_no_other(machine):
@@ -87,13 +82,6 @@ def test_a_process_that_chooses_its_gpu_uses_no_other(machine):
     assert layer.weight.device == "cuda:1" and cuda.current_device() == 1 and machine.contexts == {1}
     with pytest.raises(RuntimeError, match="device is 'cuda:2', but the GPUs of this machine are"):
         cuda.set_device(2)
-
-
-def test_without_a_gpu_the_error_says_why():
-    with gpus(error=35):
-        assert not cuda.is_available()
-        with pytest.raises(RuntimeError, match="device is 'cuda', but no GPU can be used: .*driver"):
-            minigrad.zeros(1, device="cuda")
 
 
 def test_modules_move_with_their_state_and_checkpoints_know_no_device(place, tmp_path):
@@ -137,22 +125,6 @@ def test_what_is_made_filled_and_added_there_stays_there(place):
 
 
 # ---- two devices -----------------------------------------------------------------------------------------------------
-
-
-def test_ops_refuse_two_devices_by_name(place):
-    there, here = minigrad.ones(3, 3, device=place), minigrad.ones(3, 3)
-    words = rf"(is on cpu, \S+ on {place}|is on {place}, \S+ on cpu); wanted one device"
-    for call in (
-        lambda x, y: x + y,
-        lambda x, y: minigrad.cat([x, y]),
-        lambda x, y: F.linear(x, y),
-        lambda x, y: minigrad.where(x > 0, x, y),
-        lambda x, y: F.cross_entropy(x, y[0].long() * 0),
-        lambda x, y: x * y.sum().detach().requires_grad_(),
-    ):
-        for x, y in ((there, here), (here, there)):
-            with pytest.raises(RuntimeError, match=words):
-                call(x, y)
 
 
 def test_numbers_and_subscripts_may_come_from_the_host(place):

@@ -19,7 +19,7 @@ def part(monkeypatch):
             monkeypatch.setattr(found, key, value)
         return found
 
-    with gpus(1, forget=[f"tests.gpu.{name}" for name in ("timing", *main.PARTS.values())]):
+    with gpus(1, forget=[f"tests.gpu.{name}" for name in ("timing", *main.PARTS, *main.FILES.values())]):
         yield get
 
 
@@ -29,7 +29,7 @@ def ran(part):
 
     def run(name, **values):
         found = {}
-        getattr(part(main.PARTS[name], **values), name)(found)
+        getattr(part(main.FILES.get(name, name), **values), name)(found)
         return found
 
     return run

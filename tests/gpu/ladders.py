@@ -19,6 +19,8 @@ from minigrad_kernels.toolchain.modes import tf32
 from .small import runs_on
 from .timing import medians, random
 
+BUDGET = 0.05  # seconds for each call
+
 
 class Kind(NamedTuple):
     """A type; digits: bits of mantissa of the operands' products or of the result, whichever are fewer."""
@@ -65,57 +67,43 @@ def in_torch(array):
     return torch.from_dlpack(array.view(cupy.uint16).view(cupy.int16)).view(torch.bfloat16)
 
 
-def _off(result, exact):
-    """How far the elements are off, of the largest."""
-    return float(abs(result.astype(cupy.float64) - exact).max() / abs(exact).max())
+def contest(found, kind, case, result, exact, calls, peers, work):
+    """Check the calls {rung: call} that write a result, and time those that are right beside the calls of PyTorch.
+
+    case: what a row says of it; of the result, the elements that `exact` has are compared; work: multiplications
+    """
+    right, largest = dict(peers), float(abs(exact).max())
+    for rung, call in calls.items():
+        result.fill(cupy.nan)
+        try:
+            call()
+        except ValueError:  # the rung does not fit
+            if rung == "default":
+                raise
+            continue
+        off = float(abs(result[: len(exact)].astype(cupy.float64) - exact).max()) / largest
+        if off < kind.worst:
+            right[rung] = call
+        else:
+            found["wrong"].append(f"{kind.name} {' '.join(map(str, case.values()))} {rung}: off by {off}")
+    times, (library,) = medians(right, budget=BUDGET), next(iter(peers)).split(" ")[:1]
+    base = min(times[name][0] for name in peers)
+    for rung, (milliseconds, spread) in times.items():
+        row = dict(kind=kind.name, **case, rung=rung, ms=round(milliseconds, 5), spread=round(spread, 3))
+        row |= {"tflops": round(2e-9 * work / milliseconds, 2), f"of_{library}": round(base / milliseconds, 3)}
+        found["rows"].append(row)
+        if rung == "default":
+            print(f"  {row}", flush=True)
 
 
-class Contest(NamedTuple):
-    """One computation. case: what a row says of it; calls: {rung: call that writes the result}, where "default" is
-    what the launcher chooses; peers: {name: call} of PyTorch; off: how far the result is off; work: multiplications."""
-
-    case: dict
-    result: cupy.ndarray
-    calls: dict
-    peers: dict
-    off: object
-    work: float
-
-    def right(self, worst, wrong):
-        """The calls that fit and whose result is right; `wrong` gets the others."""
-        found = {}
-        for rung, call in self.calls.items():
-            self.result.fill(cupy.nan)
-            try:
-                call()
-            except ValueError:  # the rung does not fit
-                if rung == "default":
-                    raise
-                continue
-            error = self.off()
-            if error < worst:
-                found[rung] = call
-            else:
-                wrong.append(f"{' '.join(map(str, self.case.values()))} {rung}: off by {error}")
-        return found
-
-
-def _measured(found, cases, contests, peer, budget):
-    """A row for each call of all cases in each type: its time, its speed, and beside the fastest of the peers."""
+def _measured(found, cases, compare):
+    """compare(found, kind, *case) for all cases in each type."""
     found |= {"rows": [], "wrong": []}
     for kind in KINDS:
         set_torch(kind)
         with tf32(kind.name == "tf32"):
-            for contest in (contest for case in cases for contest in contests(kind, *case)):
-                times = medians(contest.right(kind.worst, found["wrong"]) | contest.peers, budget=budget)
-                base = min(times[name][0] for name in contest.peers)
-                for rung, (milliseconds, spread) in times.items():
-                    row = contest.case | {"rung": rung, "ms": round(milliseconds, 5), "spread": round(spread, 3)}
-                    row["tflops"] = round(2e-9 * contest.work / milliseconds, 2)
-                    row[f"of_{peer}"] = round(base / milliseconds, 3)
-                    found["rows"].append(row)
-                    if rung == "default":
-                        print(f"  {row}", flush=True)
+            for case in cases:
+                compare(found, kind, *case)
     print(*found["wrong"], sep="\n", flush=True)
     found["failed"] = bool(found["wrong"])
 
@@ -142,7 +130,7 @@ def _cublas(a, b, out):
     return partial(torch.matmul, in_torch(a), in_torch(b), out=in_torch(out))
 
 
-def _products(kind, m, n, k, layout):
+def _products(found, kind, m, n, k, layout):
     a, b = map(kind.random, ((m, k), (k, n)), LAYOUTS[layout])
     out, space = cupy.empty((m, n), kind.dtype), cupy.empty(matmul.workspace(a, b), cupy.uint8)
     calls, size = {"default": partial(matmul.forward, a, b, None, False, out, space)}, max(m, n, k)
@@ -150,13 +138,13 @@ def _products(kind, m, n, k, layout):
         if size <= SLOW.get(rung, RUNGS_UP_TO) and runs_on("cuda", rung):
             calls[rung] = partial(product.forward, a, b, None, False, out, space, rung)
     exact = cupy.matmul(a[:ROWS].astype(cupy.float64), b.astype(cupy.float64))
-    case = dict(kind=kind.name, m=m, n=n, k=k, layout=layout)
-    yield Contest(case, out, calls, {"cublas": _cublas(a, b, out)}, partial(_off, out[:ROWS], exact), m * n * k)
+    case = dict(m=m, n=n, k=k, layout=layout)
+    contest(found, kind, case, out, exact, calls, {"cublas": _cublas(a, b, out)}, m * n * k)
 
 
 def products(found):
     cases = [(size, size, size, layout) for size in SIZES for layout in LAYOUTS if layout == "NN" or size == 4096]
-    _measured(found, cases + [(*shape, "NN") for shape in SHAPES], _products, "cublas", 0.1)
+    _measured(found, cases + [(*shape, "NN") for shape in SHAPES], _products)
 
 
 # ---- convolutions ----------------------------------------------------------------------------------------------------
@@ -212,7 +200,7 @@ def _cudnn(direction, arrays, stride, padding):
     return {"cudnn NCHW": partial(call, *tensors), "cudnn NHWC": partial(call, *last)}, exact
 
 
-def _convolutions(kind, name, n, c, size, o, kernel, stride, padding):
+def _convolutions(found, kind, name, n, c, size, o, kernel, stride, padding):
     out = (size + 2 * padding - kernel) // stride + 1
     shapes = (n, c, size, size), (o, c, kernel, kernel), (n, o, out, out)
     arrays = [*map(kind.random, shapes, (CHANNELS_LAST, FILTER, CHANNELS_LAST))]
@@ -222,9 +210,8 @@ def _convolutions(kind, name, n, c, size, o, kernel, stride, padding):
         result, calls = _ours(direction, *arrays, geometry)
         if work > PLAIN_UP_TO:
             calls.pop("plain")
-        case = dict(kind=kind.name, layer=name, direction=direction)
-        yield Contest(case, result, calls, theirs, partial(_off, result, exact), work)
+        contest(found, kind, dict(layer=name, direction=direction), result, exact, calls, theirs, work)
 
 
 def convolutions(found):
-    _measured(found, LAYERS, _convolutions, "cudnn", 0.05)
+    _measured(found, LAYERS, _convolutions)

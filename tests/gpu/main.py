@@ -4,7 +4,7 @@ graphs       training steps: the same bits twice and as graphs, losses near the 
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 correctness  the tables of tests/kernels/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
-kernels      memory-bound kernels beside a device copy, and the host time of a launch
+kernels      memory-bound kernels beside a device copy
 profiles     the device's time and memory by the profiler, beside events around the whole
 ranks        NCCL's collectives with one rank, replicas as threads, several ranks where NCCL takes them
 training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
@@ -44,17 +44,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = {
-    "products": "ladders",
-    "convolutions": "ladders",
-    "networks": "networks",
-    "race": "race",
-    "compiled": "networks",
-}
-PARTS = {  # the file of this folder that has a function of that name
-    "graphs": "steps", "sanitizer": "small", "correctness": "correctness", "ops": "correctness", "kernels": "kernels",
-    "profiles": "profiles", "ranks": "ranks", "training": "training", **PEERS,
-}  # fmt: skip
+PEERS = ["products", "convolutions", "networks", "race", "compiled"]
+PARTS = ["graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "ranks", "training", *PEERS]
+FILES = {"sanitizer": "small", "ops": "correctness", "products": "ladders", "convolutions": "ladders"}
+FILES |= {"compiled": "networks"}  # of this folder, where a part is no file of its own
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
 SECTION = "section: "  # begins the line of a part's output that holds what it found
@@ -105,7 +98,7 @@ def tell_section(part, limit):
     guard.daemon = True
     guard.start()
     try:
-        getattr(import_module(f"tests.gpu.{PARTS[part]}"), part)(found)
+        getattr(import_module(f"tests.gpu.{FILES.get(part, part)}"), part)(found)
     except Exception as error:  # whatever it is, what was found so far counts
         traceback.print_exc()
         found |= {"failed": True, "why": f"{type(error).__name__}: {error}"}
@@ -174,7 +167,7 @@ def main():
         print(f"tests/gpu/run_all: needs CuPy and an NVIDIA GPU: {error}", file=sys.stderr)
         return 2
     here["commit"] = options.commit or here["commit"]
-    parts = [part for name in options.parts for part in (PEERS if name == "peers" else (name,))]
+    parts = [part for name in options.parts for part in (PEERS if name == "peers" else [name])]
     return 0 if all([run_part(part, options.out, options.limit, here) for part in parts]) else 1
 
 

@@ -20,55 +20,45 @@ from minigrad_kernels import softmax as losses
 from minigrad_kernels.conv2d import cuda as conv2d
 from minigrad_kernels.matmul import cuda as ladder
 from minigrad_kernels.toolchain.modes import tf32
-from tests.kernels.cases import augment, bias, elementwise, norm, pool2d, scatter, softmax
+from tests.kernels.cases import bias, norm, pool2d
 from tests.kernels.cases import conv2d as convolution
 from tests.kernels.cases.matmul import row, transposed
-from tests.kernels.kernel_runs import make_inputs, moved, part, run, with_halves
+from tests.kernels.kernel_runs import CASES, exists, make_inputs, moved, part, run, with_halves
 from tests.kernels.rungs import TYPES
 
 __all__ = ["LAST", "main", "runs_on"]
 
 LAST = "every kernel was launched on cuda"
 
-# ---- families with a plain rung and a higher one, which runs where it fits -------------------------------------------
+# ---- families: the smallest rows of their tables ---------------------------------------------------------------------
 
-ALONG = (  # makers of cases whose kernels work along rows, from (rows, columns)
-    norm.standardize, norm.standardize_grad, partial(softmax.row, "softmax"), partial(softmax.row, "log_softmax"),
-    softmax.softmax_grad, softmax.log_softmax_grad, softmax.cross_entropy,
-)  # fmt: skip
-SIZE, PARTS = (1030,), (1100, 8)  # of one vector; of a matrix whose columns are summed in two parts
-BOTH = [  # cases that run on either rung, and plain in float64
-    *bias.rows(PARTS),
-    augment.row((2, 3, 4, 4), 3),
-    augment.cut((2, 3, 4, 4), 3, 1, False),
-    *(elementwise.row(f"relu{end}", SIZE, arrays=count) for end, count in (("", 1), ("_grad", 2))),
-    *(elementwise.leaky(f"leaky_relu{end}", SIZE, 0.1) for end in ("", "_grad")),
-    elementwise.row("erf", SIZE),
-    elementwise.dropout(SIZE, 0.5),
-    *(make(PARTS) for make in (norm.statistics, norm.normalize, norm.grads)),
-    *pool2d.maximum((1, 4, 5, 7), (3, 2), (2, 2), (1, 1)),
-    *pool2d.maximum((1, 4, 18, 17), (17, 16), (1, 1)),  # more taps than a byte can number
-    *pool2d.plain((1, 4, 6, 8), 3, 2, 1),
-    scatter.add_rows(7, 3, 4),
-    softmax.cross_entropy_grad((3, 8)),
-    *(make((3, 12)) for make in ALONG),
-]
-WIDE = [make((2, columns)) for make, columns in product(ALONG, (128, 4101))]  # rows of a whole warp, and of a block
-LADDERS = [
+FEW = 3  # rows of each function
+PARTS = (1100, 8)  # of a matrix whose columns are summed in two parts
+LADDERS = [  # with a plain rung, which is there for float32 too
     importlib.import_module(f"minigrad_kernels.{name}") for name in ("bias.cuda", "pool2d.cuda", "softmax.cuda_teams")
 ]
 
 
+def _smallest():
+    found = {}
+    for case in sorted(CASES, key=lambda case: sum(np.prod(shape) for shape in case.shapes if shape is not None)):
+        if exists(case, ".cuda"):
+            found.setdefault((case.family, case.function), []).append(case)
+    rows = [case for cases in found.values() for case in cases[:FEW]]
+    rows += pool2d.maximum((1, 4, 5, 7), (3, 2), (2, 2), (1, 1))  # channels in fours
+    return [*rows, *bias.rows(PARTS), norm.statistics(PARTS), norm.grads(PARTS)]
+
+
 def _families():
     """(case, kind, function, None for the launcher) of each launch, as the next ones."""
-    for case in BOTH:
+    cases = _smallest()
+    for case in cases:
         yield from ((case, kind, None) for kind in ("float32", "float64"))
         yield from ((case, "float32", with_halves(part(case), TYPES[half])) for half in ("float16", "bfloat16"))
-    yield from ((case, "float32", None) for case in WIDE)
     with contextlib.ExitStack() as forced:
         for module in LADDERS:
             forced.enter_context(mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"))
-        yield from ((case, "float32", None) for case in BOTH)
+        yield from ((case, "float32", None) for case in cases)
 
 
 # ---- ladders of products and convolutions ----------------------------------------------------------------------------
@@ -144,7 +134,7 @@ def _losses(device, dtype):
     there = lambda array: moved(array.astype(dtype), device)
     for rows, classes in LOSSES:
         x, target = np.random.default_rng(0).standard_normal((rows, classes)), np.arange(rows) % classes
-        arrays = there(x), moved(target, device), softmax.IGNORED
+        arrays = there(x), moved(target, device), -100
         out, divisor, sums, dx = (there(np.zeros(shape)) for shape in ((), (), rows, x.shape))
         space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
         losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)

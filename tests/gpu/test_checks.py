@@ -2,10 +2,8 @@
 
 import json
 import os
-import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,21 +54,16 @@ def test_a_part_that_fails_leaves_what_it_found_and_all_other_sections(body, tmp
     assert section.get("rows") == (None if why == "ended without a word" else [1])
 
 
-@pytest.mark.skipif(os.name != "posix", reason="run_all is a shell script")
-def test_without_cupy_it_says_what_is_missing(tmp_path):
-    """Python finds a package called cupy here that cannot be imported."""
-    (tmp_path / "cupy.py").write_text("raise ImportError('none here')")
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    command = [Path(main.__file__).with_name("run_all"), "kernels", "--out", tmp_path / "out"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "needs CuPy and an NVIDIA GPU: none here" in done.stderr and not (tmp_path / "out").exists()
+def test_without_cupy_it_says_what_is_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(sys, "argv", ["run_all", "kernels", "--out", str(tmp_path / "out")])
+    assert main.main() == 2 and not (tmp_path / "out").exists()
+    assert "needs CuPy and an NVIDIA GPU: import of cupy halted" in capsys.readouterr().err
 
 
 def test_parts_and_the_machine(part):
-    for name, file in main.PARTS.items():
-        assert callable(getattr(part(file), name)) and f"\n{name} " in main.__doc__
+    for name in main.PARTS:
+        assert callable(getattr(part(main.FILES.get(name, name)), name)) and f"\n{name} " in main.__doc__
     found = main.machine()
     assert (found["gpu"], found["driver"], found["multiprocessors"]) == ("stand-in", 13000, 132)
     json.dumps(found)
@@ -103,7 +96,7 @@ def test_the_tables_run_on_a_device():
 
 def test_graphs(part, monkeypatch):
     in_turns = lambda steps: {name: step(0) is None or 0.5 for name, step in steps.items()}
-    steps = part("steps", BATCH=2, STEPS=4, in_turns=in_turns)
+    steps = part("graphs", BATCH=2, STEPS=4, in_turns=in_turns)
     layers = lambda: (nn.Flatten(), nn.Linear(784, 16), nn.ReLU(), nn.Linear(16, 10))
     monkeypatch.setattr(steps.models, "build", lambda name, shape: nn.Sequential(*layers()))
     row = steps.compared("lenet") | steps.times("lenet")
@@ -127,7 +120,7 @@ def ranks(part):
         manual_seed(0)
         return nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10)).to("cuda:0")
 
-    found = part("ranks", network=small_network, ELEMENTS=64, BATCH=4, STEPS=1, ROUNDS=1, OVERHEAD=1e9)
+    found = part("ranks", network=small_network, ELEMENTS=64, BATCH=4, STEPS=1)
     return part("ranks", ROWS=[row for row in found.ROWS if row.size in (7, 20_001)])
 
 
@@ -166,14 +159,12 @@ def test_timing(part):
     assert found["short"][0] < found["long"][0]
     found = timing.in_turns({"short": short, "long": long}, rounds=3, seconds=0.01)
     assert 1e-4 < found["short"] < found["long"]
-    assert timing.host_microseconds(short, count=3, rounds=3) > 90
 
 
 def test_kernels(ran):
-    found = ran("kernels", ROWS=64, medians=once, host_microseconds=lambda call: call() or 1.0)
+    found = ran("kernels", ROWS=64, medians=once)
     named = {"copy", "bias_relu_grad", "column_sums", "adam, 64 parameters"}
     assert {row["kernel"] for row in found["memory_bound"]} >= named
-    assert set(found["host_microseconds"]) >= {"launch", "matmul.forward"}
 
 
 def test_profiles(ran):

@@ -6,7 +6,7 @@ import time
 import cupy
 import numpy as np
 
-__all__ = ["host_microseconds", "in_turns", "medians", "random"]
+__all__ = ["in_turns", "medians", "random"]
 
 FILL = 1 << 31  # bytes that are filled to keep the device busy: about half a millisecond each time
 MOST_FILLS = 63
@@ -68,14 +68,13 @@ def medians(calls, rounds=11, budget=0.5):
 # ---- by the clock of the host: whole steps ---------------------------------------------------------------------------
 
 
-def _lasted(step, count, wait=True):
-    """Seconds of a step(number), from so many, with or without the wait for the device."""
+def _lasted(step, count):
+    """Seconds of a step(number), from so many."""
     cupy.cuda.Device().synchronize()
     begun = time.perf_counter()
     for number in range(count):
         step(number)
-    if wait:
-        cupy.cuda.Device().synchronize()
+    cupy.cuda.Device().synchronize()
     return (time.perf_counter() - begun) / count
 
 
@@ -87,8 +86,3 @@ def in_turns(steps, rounds=11, seconds=0.05):
         counts[name] = max(1, int(seconds / _lasted(step, FIRST)))
     turns = [{name: _lasted(step, counts[name]) for name, step in steps.items()} for _ in range(rounds)]
     return {name: statistics.median(turn[name] for turn in turns) for name in steps}
-
-
-def host_microseconds(call, count=500, rounds=7):
-    """What one call costs the host, the device being free to lag behind: the median over rounds."""
-    return 1e6 * statistics.median(_lasted(lambda _: call(), count, wait=False) for _ in range(rounds))

@@ -31,6 +31,8 @@ def _forget(names):
     """What was made with another CuPy: the launcher, and the modules that are named."""
     for name in (LAUNCH, *names):
         sys.modules.pop(name, None)
+        package, _, name = name.rpartition(".")
+        vars(sys.modules.get(package, sys)).pop(name, None)
     for kernel in KERNELS.values():
         kernel.__dict__.pop("_launch", None)
 

@@ -5,13 +5,12 @@ order of results, 0-d results that stay arrays, masks that the host waits for) i
 the end, which CuPy wraps around, is refused.
 """
 
-import inspect
 from typing import NamedTuple
 
 import numpy as np
 
 from .graphs import capturing, noted, recorded, refuse
-from .machine import current, written
+from .machine import current, mark, written
 from .memory import MemoryPointer, alloc
 from .names import known, signature
 from .streams import Device
@@ -102,8 +101,7 @@ class ndarray:
     def get(self, stream=None, order="C", out=None, blocking=True):
         """A copy on the host, into `out` if that is given."""
         machine = current()
-        if out is not None and (type(out), out.dtype, out.shape) != (np.ndarray, self.dtype, self.shape):
-            raise TypeError(f"stand-in: get {self.dtype}{self.shape} into {type(out)} {out.dtype}{out.shape}")
+        self._check_host(self if out is None else out)
         if blocking or out is None or machine.pinned_at(out.ctypes.data) is None:
             refuse(stream=stream)  # the host waits, or its memory may be paged out
         elif noted("get", lambda: self.get(stream, order, out, False), [self._x], stream):
@@ -118,6 +116,21 @@ class ndarray:
             raise RuntimeError("`out` cannot be specified when copying to non-contiguous ndarray")
         out[...] = self._x
         return out
+
+    def set(self, arr, stream=None):
+        """Copy an array of the host of the same shape and dtype into this one, which must be contiguous."""
+        self._check_host(arr)
+        refuse(stream=stream)  # the host waits, or its memory may be paged out
+        current().copied["to device"] += self.nbytes
+        if stream is None:
+            current().wait("set")
+        self._x[...] = arr
+        current().access("set", [], [self._x], stream)
+        mark(self._x)
+
+    def _check_host(self, other):
+        if not isinstance(other, np.ndarray | ndarray) or (other.dtype, other.shape) != (self.dtype, self.shape):
+            raise TypeError(f"stand-in: {other.dtype} array of {other.shape} for {self.dtype} of {self.shape}")
 
     def _read(self, why):
         machine = current()
@@ -286,21 +299,6 @@ def arrays_in(name, values):
             yield from arrays_in(name, value)
 
 
-def _for_numpy(function, call):
-    """(arguments, options) of a call under the names that NumPy has for them, which differ here and there."""
-    if any(p.kind is p.VAR_POSITIONAL for p in call.signature.parameters.values()):
-        return plain(list(call.args)), {name: plain(value) for name, value in call.kwargs.items()}
-    theirs = list(inspect.signature(function).parameters.values())
-    named, arguments, options = {p.name for p in theirs if p.kind is not p.POSITIONAL_ONLY}, [], {}
-    for position, name in enumerate(call.signature.parameters):
-        if name in call.arguments:
-            if position == 0 or theirs[min(position, len(theirs) - 1)].kind is inspect.Parameter.POSITIONAL_ONLY:
-                arguments.append(plain(call.arguments[name]))
-            else:
-                options[name if name in named else theirs[position].name] = plain(call.arguments[name])
-    return arguments, options
-
-
 def derived(name, function, parameters):
     """CuPy's function of a name, computed by NumPy's. What NVIDIA's libraries compute is counted."""
 
@@ -319,9 +317,8 @@ def derived(name, function, parameters):
             current().library[name] += 1
         if name in WAITS:
             current().wait(name)
-        theirs, named = _for_numpy(function, given)
         with np.errstate(all="ignore"):
-            result = function(*theirs, **named)
+            result = function(*plain(arguments), **{name: plain(value) for name, value in options.items()})
         if (out := given.arguments.get("out")) is not None:
             written(out._x)
         return like_views(result, found)
@@ -430,12 +427,6 @@ def ones(shape, dtype=None, order="C"):
     return full(shape, 1, float if dtype is None else dtype, order)
 
 
-def zeros_like(a, dtype=None, order="K", subok=None, shape=None):
-    made = empty_like(a, dtype, order, subok, shape)
-    made.fill(0)
-    return made
-
-
 def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
     """An array on the current device: of another device, of the host, or of numbers."""
     machine, order = current(), order or "K"
@@ -486,7 +477,7 @@ def from_dlpack(array, *, device=None, copy=None):
 
 
 OWN = array, asarray, ascontiguousarray, copyto, empty, empty_like, from_dlpack, full, matmul, ones, zeros
-FUNCTIONS = {function.__name__: function for function in (*OWN, zeros_like)}
+FUNCTIONS = {function.__name__: function for function in OWN}
 
 
 def find(name):

@@ -4,6 +4,7 @@ import ctypes
 import functools
 import itertools
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -12,14 +13,14 @@ from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation
 from minigrad_kernels.toolchain.cuda import KERNELS
 
 from .graphs import noted
-from .machine import CUDARuntimeError, Launch, current, owner_at
+from .machine import CUDARuntimeError, current, owner_at
 from .names import known
-from .streams import Device, event_query
+from .streams import event_query
 
 __all__ = ["DRIVER", "RUNTIME", "CUDADriverError", "Function", "Module"]
 
 STATIC_LIMIT = 48 << 10  # bytes of dynamic shared memory that a launch may ask for without funcSetAttribute
-OPT_IN = 232448
+OPT_IN, MAX_SHARED = 232448, known()["cupy.cuda.runtime"]["cudaDevAttrMaxSharedMemoryPerBlockOptin"]["value"]
 MAX_DYNAMIC_SHARED = 8
 _functions = itertools.count(101)
 TABLED = "the array at "  # how the interpreter names arrays that are no arguments, before their address
@@ -69,7 +70,8 @@ def launch(f, x, y, z, width, height, depth, shared, stream, parameters, extra):
     words = tuple(ctypes.c_uint64.from_address(place).value for place in places)
     grid, block = (x, y, z), (width, height, depth)
     with machine.lock:
-        machine.launches.append(Launch(name, grid, block, shared, stream, device, words, f))
+        told = {"name": name, "grid": grid, "block": block, "shared": shared, "stream": stream, "words": words}
+        machine.launches.append(SimpleNamespace(**told, device=device, function=f))
     if machine.execute:
         arguments = [_argument(machine, *pair) for pair in zip(kernel.parameters, words, strict=True)]
         _check_devices(machine, kernel, words, arguments)
@@ -144,10 +146,9 @@ def properties(device):
     }  # fmt: skip
 
 
-def attribute(attrib, device):
-    told = known()["cupy.cuda.runtime"]
-    values = {"cudaDevAttrMaxSharedMemoryPerBlockOptin": OPT_IN, "cudaDevAttrMultiProcessorCount": 132}
-    return {told[name]["value"]: value for name, value in values.items()}[attrib]
+def memory_info():
+    device = current().devices[current().device]
+    return device.capacity - device.held, device.capacity
 
 
 def device_count():
@@ -158,13 +159,14 @@ def device_count():
 
 RUNTIME = {
     "CUDARuntimeError": CUDARuntimeError,
-    "deviceGetAttribute": attribute,
+    "deviceCanAccessPeer": lambda device, peerDevice: int(device != peerDevice),
+    "deviceGetAttribute": lambda attrib, device: {MAX_SHARED: OPT_IN}[attrib],
     "driverGetVersion": lambda: 13000,
     "eventQuery": event_query,
     "getDevice": lambda: current().device,
     "getDeviceCount": device_count,
     "getDeviceProperties": properties,
-    "memGetInfo": lambda: Device().mem_info,
+    "memGetInfo": memory_info,
     "runtimeGetVersion": lambda: 13000,
     "setDevice": set_device,
 }

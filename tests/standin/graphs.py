@@ -3,7 +3,8 @@
 A function of the library is called once while it is captured, for the shapes of its results, and what it wrote is put
 back; the graph calls it again on the same memory. Launches and copies by address are noted alone. Whatever makes the
 host wait, or would read memory of the host that is somebody else's by then, is refused as CUDA refuses it, and spoils
-the capture. A graph whose memory was given back since is not launched.
+the capture. A graph whose memory was given back since is not launched: it may belong to others by now, unless its pool
+is private and still there.
 """
 
 import functools
@@ -18,9 +19,9 @@ from minigrad_kernels.interpreter.array import owner_of
 from .machine import CUDARuntimeError, current, mark
 from .order import Order
 
-__all__ = ["Graph", "GraphError", "capturing", "noted", "recorded", "refuse"]
+__all__ = ["Capture", "Graph", "GraphError", "capturing", "noted", "recorded", "refuse"]
 
-UNSUPPORTED, INVALIDATED, UNJOINED, ISOLATION, CAPTURED = 900, 901, 904, 905, 907
+UNSUPPORTED = 900
 _launches = itertools.count(1)
 
 
@@ -39,6 +40,11 @@ class Capture:
 
     def __init__(self, main):
         self.main, self.work, self.broken, self.order, self.groups = main, [], False, Order(), set()
+
+    def unjoined(self):
+        """Whether a stream did something that the main one does not wait for."""
+        seen = self.order.streams.get(self.main, {})
+        return any(seen.get(stream, 0) < known.get(stream, 0) for stream, known in self.order.streams.items())
 
     def note(self, name, stream, function, arrays=()):
         owners = [owner_of(array) for array in arrays if array is not None and array.size]
@@ -63,12 +69,6 @@ def refuse(status=UNSUPPORTED, stream=None, device=None):
     for (number, name), capture in list(machine.captures.items()):
         if number == device or (device is None and (number, name) == machine.stream(stream)):
             capture.refuse(status)
-
-
-def captured_event(event):
-    """Refuse to look at an event of a capture."""
-    if event.capture is not None:
-        event.capture.refuse(CAPTURED)
 
 
 # ---- functions -------------------------------------------------------------------------------------------------------
@@ -144,60 +144,6 @@ def noted(name, function, arrays, stream=None):
     return capture is not None
 
 
-# ---- streams ---------------------------------------------------------------------------------------------------------
-
-
-def begin(stream):
-    machine = current()
-    key = machine.stream(stream)
-    if stream.ptr == 0 or key in machine.captures:
-        raise CUDARuntimeError(UNSUPPORTED)
-    machine.captures[key] = Capture(key)
-
-
-def end(stream):
-    machine = current()
-    key = machine.stream(stream)
-    capture = machine.captures.get(key)
-    if capture is None or capture.main != key:
-        raise CUDARuntimeError(UNSUPPORTED)
-    machine.captures = {name: other for name, other in machine.captures.items() if other is not capture}
-    if capture.broken:
-        raise CUDARuntimeError(INVALIDATED)
-    seen = capture.order.streams.get(key, {})
-    if any(seen.get(other, 0) < known.get(other, 0) for other, known in capture.order.streams.items()):
-        raise CUDARuntimeError(UNJOINED)
-    return Graph(capture)
-
-
-def record(event, stream):
-    """Whether a stream captures, so that the event stands for a point of the graph."""
-    capture = capturing(stream)
-    event.capture = capture
-    if capture is None:
-        return False
-    key, event.token = current().stream(stream), object()
-    event.point = dict(capture.order.streams.setdefault(key, {}))
-    capture.work.append(("record", key, event.token, []))
-    return True
-
-
-def wait(stream, event):
-    """Whether a stream that waits for an event of a capture joins it."""
-    machine, capture = current(), capturing(stream)
-    if event.capture is None or event.capture not in machine.captures.values():
-        if capture is not None and event.recorded is not None:
-            capture.refuse(ISOLATION)
-        return False
-    key = machine.stream(stream)
-    machine.captures[key] = event.capture
-    seen = event.capture.order.streams.setdefault(key, {})
-    for other, clock in event.point.items():
-        seen[other] = max(seen.get(other, 0), clock)
-    event.capture.work.append(("wait", key, event.token, []))
-    return True
-
-
 class Graph:
     """What end_capture gives; names: of what it does. As long as it lives, so do the groups of NCCL it calls."""
 
@@ -232,14 +178,9 @@ class Graph:
                     machine.endless.add(there[1])
             else:
                 for owner in owners:
-                    _check_alive(name, owner)
+                    if getattr(owner, "given_back", None) is not None and owner.given_back() is None:
+                        raise GraphError(f"{name} in a graph uses memory that was given back since it was captured")
                 with machine.replaying(there):
                     what()
         machine.functions.clear()
         machine.functions.update(functions)
-
-
-def _check_alive(name, owner):
-    """Memory that was given back may belong to others by now, unless its pool is private and still there."""
-    if getattr(owner, "given_back", None) is not None and owner.given_back() is None:
-        raise GraphError(f"{name} in a graph uses memory that was given back since it was captured")

@@ -3,12 +3,10 @@
 Memory is the interpreter's: an owner is an interpreter.Array of bytes with addresses of its own.
 """
 
-import ctypes
 import threading
 import weakref
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,10 +17,11 @@ from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, base_add
 from .order import Order, OrderError
 
 __all__ = [
-    "CUDARuntimeError", "Device", "Launch", "Machine", "OrderError", "OutOfMemoryError", "bytes_at", "current", "mark",
+    "NO_MEMORY", "CUDARuntimeError", "Machine", "OrderError", "OutOfMemoryError", "current", "mark",
     "owner_at", "use", "written",
 ]  # fmt: skip
 
+NO_MEMORY = 2
 UNIT = 512  # bytes; the pool hands out multiples of it
 ERRORS = {  # the codes of the runtime that the stand-in can give
     1: "cudaErrorInvalidValue: invalid argument",
@@ -50,34 +49,12 @@ class OutOfMemoryError(MemoryError):
         super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes).")
 
 
-@dataclass(frozen=True)
-class Launch:
-    """A kernel that was started: grid and block as the driver got them, parameters as the 8-byte words of the block."""
-
-    name: str
-    grid: tuple
-    block: tuple
-    shared: int
-    stream: int
-    device: int
-    words: tuple
-    function: int
-
-
-@dataclass
-class Device:
-    """One device: its memory in bytes, how much is in use, and how much the pool holds."""
-
-    number: int
-    capacity: int
-    used: int = 0
-    held: int = 0
-
-
 class Machine:
     """What one `installed` block runs on, and its counters.
 
-    launches          a Launch for each kernel, in order
+    devices           of each: number, capacity, bytes in use (used), bytes that its pool holds (held)
+    launches          of each kernel that was started: name; grid and block as the driver got them, shared, stream,
+                      device, function; words, the parameters as the 8-byte words of the block
     copied            bytes by direction: "to device", "to host", "on device", "between devices"
     synchronisations  Counter of what made the host wait, by name: item, get, Stream.synchronize ...
     library           Counter of calls into libraries of NVIDIA, by the name of the function: matmul, dot ...
@@ -96,7 +73,7 @@ class Machine:
 
     def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
         self.capability, self.execute, self.error = capability, execute, error
-        self.devices = [Device(number, capacity) for number in range(devices)]
+        self.devices = [SimpleNamespace(number=n, capacity=capacity, used=0, held=0) for n in range(devices)]
         self.launches, self.images, self.ranges, self.open_ranges = [], [], [], []
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
@@ -159,12 +136,9 @@ class Machine:
             refuse(stream=stream, device=device)
         with self.lock:
             self.synchronisations[what] += 1
-            if seen is not None:
-                self.order.host_waits_for(seen)
-            elif device is not None:
-                self.order.host_waits_for_device(device)
-            else:
-                self.order.host_waits(self.stream(stream))
+            streams = [self.stream(stream)] if seen is device is None else []
+            streams += [one for one in self.order.streams if one[0] == device]
+            self.order.host_waits(*streams, seen=seen)
 
     # ---- memory --------------------------------------------------------------------------------------------------
 
@@ -174,7 +148,7 @@ class Machine:
         with self.lock:
             if device.used + rounded > device.held:  # else the pool has such a block
                 if device.used + rounded > device.capacity:
-                    raise OutOfMemoryError(rounded, device.held)
+                    raise CUDARuntimeError(NO_MEMORY)
                 device.held = device.used + rounded
             device.used += rounded
         owner = interpreter.empty(size, np.uint8)
@@ -237,21 +211,6 @@ def owner_at(address):
     found = allocation(address >> WINDOW_BITS)
     owner = found and found.owner()
     return (None, 0) if owner is None else (owner, address - base_address(owner, found))
-
-
-def bytes_at(address, size):
-    """The bytes at an address of a device, or of the host, as an array that may be written.
-
-    Errors  CUDARuntimeError for addresses of a device that belong to no memory
-    """
-    owner, offset = owner_at(address)
-    if owner is not None:
-        if offset < 0 or offset + size > owner.nbytes:
-            raise CUDARuntimeError(700)
-        return owner.view(np.ndarray)[offset : offset + size]
-    if address >> WINDOW_BITS < 1 << 16 and size:
-        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-    raise CUDARuntimeError(700)
 
 
 def written(view, key=...):

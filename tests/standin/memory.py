@@ -9,8 +9,8 @@ import numpy as np
 
 from minigrad_kernels import interpreter
 
-from .graphs import noted, refuse
-from .machine import CUDARuntimeError, OutOfMemoryError, bytes_at, current, mark, owner_at
+from .graphs import noted
+from .machine import NO_MEMORY, CUDARuntimeError, OutOfMemoryError, current, mark, owner_at
 
 __all__ = [
     "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "UnownedMemory", "alloc", "alloc_pinned_memory",
@@ -19,17 +19,11 @@ __all__ = [
 
 
 class Memory:
-    """A block of a device's memory; its bytes come back when the last pointer to it is gone.
-
-    Errors  the driver's where there is none
-    """
+    """A block of a device's memory; its bytes come back when the last pointer to it is gone."""
 
     def __init__(self, size):
         self.machine, self.size, self._pool = current(), size, None
-        try:
-            self.owner = self.machine.allocate(size)
-        except OutOfMemoryError as error:
-            raise CUDARuntimeError(2) from error
+        self.owner = self.machine.allocate(size)
         self.device_id = self.owner.home
 
     def __del__(self):
@@ -96,10 +90,10 @@ class MemoryPointer:
             write()
 
     def copy_from_host_async(self, mem, size, stream=None):
-        values = bytes_at(int(mem), size)
-        if current().pinned_at(int(mem)) is None:
-            refuse(stream=stream)  # memory that may be paged out
-        self._write("memcpy", size, values, stream, "to device")
+        values = current().pinned_at(int(mem))
+        if values is None or values.nbytes < size:
+            raise ValueError(f"stand-in: {size} bytes at {mem:#x} of the host are not pinned: they may be paged out")
+        self._write("memcpy", size, values[:size], stream, "to device")
 
     def copy_from_device_async(self, src, size, stream=None):
         direction = "between devices" if src.device_id != self.device_id else "on device"
@@ -112,31 +106,28 @@ class MemoryPointer:
 class MemoryPool:
     """The pool of the current device, or a private one, whose memory nobody else gets while it is kept.
 
-    free    of a private one: (device, bytes, weak reference to the owner) of what it could hand out again
+    free    of a private one: (device, bytes, weak reference to the owner) of what was given back
     """
 
-    def __init__(self, allocator=None):
-        self._allocator, self.free, self._machine = allocator, [], current()
+    def __init__(self, allocator=None, private=True):
+        self._allocator, self.free = allocator or _from_driver, []
+        self._machine, self._itself = (current(), weakref.ref(self)) if private else (None, None)
 
     def __del__(self):
         if self.free:
             self._machine.forget(self.free)
 
     def malloc(self, size):
-        fitting = [block for block in self.free if block[0] == current().device and block[1] >= size > 0]
-        if fitting:  # a block that was given back, of which nobody else knows
-            self.free.remove(block := min(fitting, key=lambda block: block[1]))
-            with current().lock:
-                current().devices[block[0]].used -= block[1]
         for _ in range(3):
             try:
-                found = self._allocator(size) if self._allocator else MemoryPointer(Memory(size), 0)
-                found.mem._pool = weakref.ref(self)
-                return found
+                found = self._allocator(size)
             except CUDARuntimeError as error:
-                if error.status != 2:
+                if error.status != NO_MEMORY:
                     raise
                 self.free_all_blocks()
+            else:
+                found.mem._pool = self._itself
+                return found
         raise OutOfMemoryError(size, self._device.held)
 
     def used_bytes(self):
@@ -154,7 +145,7 @@ class MemoryPool:
         self._device.held = self._device.used
 
     def set_limit(self, size=None, fraction=None):
-        """None is kept: a private pool of this size is never asked for."""
+        """None is kept."""
 
     @property
     def _device(self):
@@ -162,20 +153,11 @@ class MemoryPool:
         return machine.devices[machine.device]
 
 
-class DefaultPool(MemoryPool):
-    """That of all machines; its blocks are anybody's as soon as they are given back."""
-
-    def __init__(self):
-        self.free = []
-
-    def malloc(self, size):
-        try:
-            return MemoryPointer(Memory(size), 0)
-        except CUDARuntimeError as error:
-            raise error.__cause__ from None
+def _from_driver(size):
+    return MemoryPointer(Memory(size), 0)
 
 
-DEFAULT_POOL = DefaultPool()
+DEFAULT_POOL = MemoryPool(private=False)
 _allocators = threading.local()
 
 

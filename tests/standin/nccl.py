@@ -10,7 +10,7 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -40,26 +40,11 @@ class NcclError(RuntimeError):
         super().__init__(WORDS[status])
 
 
-@dataclass(frozen=True)
-class Call:
-    """What a rank asked for: count in elements of a type, peer the root or the other rank."""
-
-    name: str
-    rank: int
-    stream: int = 0
-    sent: int = 0
-    received: int = 0
-    count: int = 0
-    type: int = 1
-    op: int | None = None
-    peer: int | None = None
-    grouped: bool = False
-
-
 def state(machine=None):
     """What a machine, the current one without, knows of NCCL.
 
-    calls       a Call for each, in order
+    calls       in order, what each call asked for: name, rank, stream, whether it was grouped; sent and received, the
+                addresses; count in elements of a type; op; peer, the root or the other rank
     version     what get_version gives
     error       what check_async_error reports, 0 for nothing
     absent      whether from now on calls wait in vain, as for a rank that does not come: their streams are endless then
@@ -141,7 +126,8 @@ class NcclCommunicator:
         machine, grouped = current(), getattr(_group, "calls", None) is not None
         if stream and machine.streams.get(stream) != self._device:
             raise ValueError(f"stand-in: {name} on stream {stream}, which is none of device {self._device}")
-        call = Call(name, self._rank, stream, grouped=grouped, **words)
+        words = {"op": None, "peer": None} | words
+        call = SimpleNamespace(name=name, rank=self._rank, stream=stream, grouped=grouped, **words)
         with machine.lock:
             state().calls.append(call)
         return call
@@ -285,6 +271,6 @@ def unique_id():
 NAMES = {name: told["value"] for name, told in known()["cupy.cuda.nccl"].items() if told and "value" in told}
 NAMES |= {
     "NcclCommunicator": NcclCommunicator, "NcclError": NcclError, "available": True, "get_unique_id": unique_id,
-    "get_build_version": lambda: 22707, "get_version": lambda: state().version,
+    "get_version": lambda: state().version,
     "groupStart": group_start, "groupEnd": group_end,
 }  # fmt: skip
