@@ -2,10 +2,10 @@
 
 import os
 import re
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
-
-import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 ASKS = re.compile(r"kernel_runs import [^#]*\bDEVICE\b")  # of a test: on which device it is to run
@@ -18,34 +18,21 @@ def files():
     return [path for path in sorted(TESTS.rglob("test_*.py")) if path not in OPS and ASKS.search(path.read_text())]
 
 
-class Tally:
-    """Counts outcomes, and keeps the names of what failed."""
-
-    def __init__(self, found):
-        self.found = found
-        found |= {"passed": 0, "skipped": 0, "failed_tests": []}
-
-    def pytest_runtest_logreport(self, report):
-        if report.failed:
-            self.found["failed_tests"].append(report.nodeid)
-        elif report.skipped:
-            self.found["skipped"] += 1
-        elif report.when == "call":
-            self.found["passed"] += 1
-
-    pytest_collectreport = lambda self, report: self.pytest_runtest_logreport(report) if report.failed else None
-
-
-def run_tests(found, files, *options):
-    """Run files of tests on the GPU; passed, skipped and the names of the failed ones go to `found`.
+def run_tests(found, files, *options, device="cuda"):
+    """Run files of tests on a device; passed, skipped and the names of the failed ones go to `found`.
 
     Other plugins than pytest-xdist stay away, and warnings are no errors: the versions there may be others.
     """
-    os.environ |= {"MINIGRAD_TEST_DEVICE": "cuda", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     shared = ["-p", "xdist", "-n", str(WORKERS)] if find_spec("xdist") else []
-    settings = ["-q", "-p", "no:cacheprovider", "-W", "default", "--tb=short", *shared, *options]
-    code = pytest.main([*settings, *map(str, files)], [Tally(found)])
-    found["failed"] = code != 0 or not found["passed"]
+    settings = ["-q", "-rfE", "-p", "no:cacheprovider", "-W", "default", "--tb=short", *shared, *options]
+    environment = os.environ | {"MINIGRAD_TEST_DEVICE": device, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", *settings, *map(str, files)]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, flush=True)
+    found["failed_tests"] = re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    counts = {word: int(number) for number, word in re.findall(r"\b(\d+) (passed|skipped)\b", done.stdout)}
+    found |= {"passed": 0, "skipped": 0} | counts
+    found["failed"] = done.returncode != 0 or not found["passed"]
 
 
 def correctness(found):

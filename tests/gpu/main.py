@@ -27,6 +27,7 @@ with "failed" and "why". The exit code is 0 if all parts succeeded, 2 where ther
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -112,9 +113,7 @@ def merge(file, part, found):
     results = json.loads(file.read_text()) if file.exists() else {"parts": {}}
     results["parts"][part] = found
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(".new")
-    temporary.write_text(json.dumps(results, indent=1) + "\n")
-    temporary.replace(file)
+    file.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def run_part(part, folder, limit, here, program=("-m", "tests.gpu.main")):
@@ -137,7 +136,7 @@ def run_part(part, folder, limit, here, program=("-m", "tests.gpu.main")):
             guard.cancel()
             _end(process)
     seconds = round(time.monotonic() - begun, 1)
-    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', here['gpu'].lower()).strip('-')}.json"
+    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', here['gpu'].lower())}.json"
     merge(file, part, {"machine": here} | found | {"seconds": seconds})
     print(f"<== {part}: {found.get('why', 'failed' if code else 'passed')}, {seconds} s", flush=True)
     return code == 0
@@ -145,10 +144,8 @@ def run_part(part, folder, limit, here, program=("-m", "tests.gpu.main")):
 
 def _end(process):
     """End a part and all that it started."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # all have ended
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:  # all have ended
-        return
 
 
 def main():

@@ -10,7 +10,6 @@ import time
 from functools import partial
 
 import cupy
-import numpy as np
 
 from minigrad import data, manual_seed, models, optim, train
 from minigrad.data import available
@@ -43,15 +42,21 @@ class Clock(train.Callback):
         self.on_start()
 
 
+def _loaders(parts, seed):
+    """Of training and of test images; both contenders take the same batches, which are made on the device."""
+    images, test = parts
+    crop = data.PadCrop(PADDING)
+    training = data.Loader(images, BATCH, True, seed, drop_last=True, transform=crop, device=DEVICE)
+    return training, data.Loader(test, min(1000, len(test)), device=DEVICE)
+
+
 def ours(parts, seed, epochs=None, **options):
     """[(seconds, accuracy)] of each epoch; options: of fit."""
     manual_seed(seed)
-    images, test_images = parts
-    model = models.build(NETWORK, images.images.shape[1:], tasks.CLASSES).to(DEVICE)
+    loader, test = _loaders(parts, seed)
+    model = models.build(NETWORK, parts[0].images.shape[1:], tasks.CLASSES).to(DEVICE)
     optimizer = optim.Adam(model.parameters(), lr=RATE)
-    loader = data.Loader(images, BATCH, True, seed, drop_last=True, transform=data.PadCrop(PADDING), device=DEVICE)
     schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS * len(loader))
-    test = data.Loader(test_images, min(1000, len(test_images)), device=DEVICE)
     clock = Clock(lambda: train.evaluate(model, test)[1])
     train.fit(model, loader, optimizer, epochs or EPOCHS, schedule=schedule, callbacks=[clock], **options)
     return clock.rows
@@ -62,49 +67,28 @@ def theirs(parts, seed, epochs=None, captured=captured_by_torch):
     import torch
 
     torch.manual_seed(seed)
-    (padded, labels), (test_images, test_labels) = map(_on_gpu, parts)
+    loader, test = _loaders(parts, seed)
+    shared = lambda batches: ([torch.from_dlpack(tensor.array) for tensor in batch] for batch in batches)
     network = tasks.built(torch.nn, tasks.LAYERS[NETWORK]).to(DEVICE).to(memory_format=torch.channels_last)
-    rate = torch.tensor(RATE, device=DEVICE)
-    graph = captured is captured_by_torch
+    rate, graph = torch.tensor(RATE, device=DEVICE), captured is captured_by_torch
     optimizer = torch.optim.Adam(network.parameters(), lr=rate, fused=True, capturable=graph)
     step = captured(training_step(network, optimizer, torch.nn.functional.cross_entropy))
 
     @torch.no_grad()
     def accuracy():
         network.eval()
-        right = network(test_images[:, :, PADDING:-PADDING, PADDING:-PADDING]).argmax(1) == test_labels
+        right = sum(int((network(x).argmax(1) == y).sum()) for x, y in shared(test))
         network.train()
-        return right.double().mean().item()
+        return right / len(parts[1])
 
-    clock, steps = Clock(accuracy), len(labels) // BATCH
-    for epoch in range(epochs or EPOCHS):
-        order = torch.randperm(len(labels), device=DEVICE)
-        for number in range(steps):
-            past = (epoch * steps + number) / (EPOCHS * steps)
-            rate.fill_(RATE * (1 + math.cos(math.pi * past)) / 2)
-            picked = order[number * BATCH : (number + 1) * BATCH]
-            step(_cut(padded, picked), labels[picked])
+    clock, steps = Clock(accuracy), 0
+    for _ in range(epochs or EPOCHS):
+        for x, y in shared(loader):
+            rate.fill_(RATE * (1 + math.cos(math.pi * steps / (EPOCHS * len(loader)))) / 2)
+            step(x, y)
+            steps += 1
         clock.on_epoch()
     return clock.rows
-
-
-def _on_gpu(part):
-    """Images of a data set with a margin of zeros, scaled to 0..1, and its labels."""
-    import torch
-
-    images = torch.from_numpy(part.images).to(DEVICE).float() / 255
-    padded = torch.nn.functional.pad(images, (PADDING,) * 4)
-    return padded.contiguous(memory_format=torch.channels_last), torch.from_numpy(np.asarray(part.labels)).to(DEVICE)
-
-
-def _cut(padded, picked):
-    """Windows of the picked images at random places."""
-    import torch
-
-    size = padded.shape[-1] - 2 * PADDING
-    start = lambda: torch.randint(2 * PADDING + 1, (len(picked), 1), device=DEVICE)
-    rows, columns = (start() + torch.arange(size, device=DEVICE) for _ in range(2))
-    return padded[picked[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
 # ---- the race --------------------------------------------------------------------------------------------------------

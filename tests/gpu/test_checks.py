@@ -88,10 +88,15 @@ def test_the_sanitizer_sees_every_kernel(capsys, monkeypatch):
         assert small.outcome([sys.executable, "-c", code]).startswith(said)
 
 
-def test_the_tables_run_on_a_device():
-    found = {path.name for path in correctness.files()}
-    assert {"test_kernels_cuda.py", "test_optimizer.py", "test_residual.py"} < found and len(found) > 10
+def test_the_tables_run_on_a_device(tmp_path, monkeypatch):
+    names, found = {path.name for path in correctness.files()}, {}
+    assert {"test_kernels_cuda.py", "test_optimizer.py", "test_residual.py"} < names and len(names) > 10
     assert all(path.exists() for path in correctness.OPS)
+    monkeypatch.setattr(correctness, "WORKERS", 1)
+    (tmp_path / "test_it.py").write_text("def test_right(): pass\ndef test_wrong(): assert 0\n")
+    correctness.run_tests(found, [tmp_path])
+    assert found.pop("failed_tests")[0].endswith("test_it.py::test_wrong")
+    assert found == {"passed": 1, "skipped": 0, "failed": True}
 
 
 def test_graphs(part, monkeypatch):

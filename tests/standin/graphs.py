@@ -180,7 +180,10 @@ class Graph:
                 for owner in owners:
                     if getattr(owner, "given_back", None) is not None and owner.given_back() is None:
                         raise GraphError(f"{name} in a graph uses memory that was given back since it was captured")
-                with machine.replaying(there):
+                machine.thread.replayed = there
+                try:
                     what()
+                finally:
+                    machine.thread.replayed = None
         machine.functions.clear()
         machine.functions.update(functions)

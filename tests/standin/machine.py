@@ -6,7 +6,6 @@ Memory is the interpreter's: an owner is an interpreter.Array of bytes with addr
 import threading
 import weakref
 from collections import Counter
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
@@ -110,15 +109,6 @@ class Machine:
         stream = self.thread.streams.get(self.device, 0) if stream is None else stream
         name = getattr(stream, "ptr", stream)
         return self.streams.get(name, self.device), name
-
-    @contextmanager
-    def replaying(self, place):
-        """Within, a graph does its work on a stream, whatever stream that work names."""
-        self.thread.replayed = place
-        try:
-            yield
-        finally:
-            self.thread.replayed = None
 
     def access(self, name, reads=(), writes=(), stream=None):
         """An operation on a stream, the current one without, reads and writes these arrays."""

@@ -27,7 +27,6 @@ TYPES = {0: "b", 1: "B", 2: "i", 3: "I", 4: "q", 5: "Q", 6: "e", 7: "f", 8: "d"}
 REDUCED = {0: np.add, 2: np.maximum, 3: np.minimum, 4: np.add}
 AVERAGE = 4
 WORDS = {
-    1: "NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
     4: "NCCL_ERROR_INVALID_ARGUMENT: invalid argument (run with NCCL_DEBUG=WARN for details)",
     5: "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)",
     6: "NCCL_ERROR_REMOTE_ERROR: remote process exited or there was a network error",

@@ -155,41 +155,25 @@ def test_what_waits_spoils_the_capture(cupy, stream):
 
 def test_other_streams_join_by_events_and_must_come_back(cupy, stream):
     def fork(come_back):
-        cupy.add(x, 1, out=x)
         beside.wait_event(stream.record())
         with beside:
-            cupy.multiply(x, 3, out=x)
+            cupy.multiply(x[0], 3, out=x[0])
         if come_back:
             stream.wait_event(beside.record())
-            cupy.add(x, 1, out=x)
+        cupy.add(x[0] if come_back else y, 1, out=y)
 
     with stream:
-        beside, x = cupy.cuda.Stream(non_blocking=True), cupy.zeros(4, np.float32)
+        beside, x, y = cupy.cuda.Stream(non_blocking=True), [cupy.ones(4, np.float32)], cupy.ones(4, np.float32)
         with pytest.raises(RuntimeError, match="StreamCaptureUnjoined"):
             captured(stream, lambda: fork(False))
         found = captured(stream, lambda: fork(True))
         found.launch(stream)
         found.launch(stream)
-        assert x.tolist() == [16] * 4
+        assert y.tolist() == [10] * 4
         found.launch(stream)
         with pytest.raises(OrderError):
             found.launch(beside)
-
-
-def test_memory_that_was_given_back_is_not_used(cupy, stream):
-    with stream:
-        arrays = [cupy.zeros(4, np.float32)]
-        found = captured(stream, lambda: cupy.add(arrays[0], 1, out=arrays[0]))
-        arrays.clear()
-        with pytest.raises(GraphError, match="given back"):
-            found.launch(stream)
-        pool = cupy.cuda.MemoryPool()
-        with cupy.cuda.using_allocator(pool.malloc):
-            arrays.append(cupy.zeros(4, np.float32))
-            found = captured(stream, lambda: (arrays[0] + 1) * 2)
-        arrays.clear()
-        found.launch(stream)  # nobody else gets the memory of that pool
-        del pool
+        x.clear()
         with pytest.raises(GraphError, match="given back"):
             found.launch(stream)
 
@@ -201,7 +185,6 @@ WRONG = {  # what is wrong with a call: (the call, the error, what it says)
     "overlap": (lambda r, x, other, s: r.allReduce(x, x + 4, 7, 7, 0, s), ValueError, "receives in, in part"),
     "device": (lambda r, x, other, s: r.allReduce(x, other, 8, 7, 0, s), ValueError, "of memory of device"),
     "stream": (lambda r, x, other, s: r.allReduce(x, x, 8, 7, 0, s + 1), ValueError, "which is none of device"),
-    "root": (lambda r, x, other, s: r.broadcast(x, x, 8, 7, 2, s), RuntimeError, "NCCL_ERROR_INVALID_ARGUMENT"),
     "no group": (lambda r, x, other, s: r.send(x, 8, 7, 1, s), ValueError, "outside of a group"),
     "order": (lambda r, x, other, s: r.allReduce(x, x, 8, 7, 0, 0), OrderError, "does not wait for it"),
     "others": (
