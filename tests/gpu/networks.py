@@ -21,8 +21,6 @@ from tests.benchmarks import tasks
 
 from .timing import in_turns
 
-__all__ = ["CONTENDERS", "captured_by_torch", "training_step"]
-
 DEVICE = "cuda"
 NETWORKS, SIZES, PRECISIONS = tuple(tasks.LAYERS), (64, 128, 512, 2048), ("float32", "tf32", "bfloat16")
 INFERENCE = (1, 512)  # batch sizes

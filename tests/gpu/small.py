@@ -16,7 +16,6 @@ from unittest import mock
 import numpy as np
 
 from minigrad_kernels import optimizer
-from minigrad_kernels import softmax as losses
 from minigrad_kernels.conv2d import cuda as conv2d
 from minigrad_kernels.matmul import cuda as ladder
 from minigrad_kernels.toolchain.modes import tf32
@@ -25,8 +24,6 @@ from tests.kernels.cases import conv2d as convolution
 from tests.kernels.cases.matmul import row, transposed
 from tests.kernels.kernel_runs import CASES, exists, make_inputs, moved, part, run, with_halves
 from tests.kernels.rungs import TYPES
-
-__all__ = ["LAST", "main", "runs_on"]
 
 LAST = "every kernel was launched on cuda"
 
@@ -66,22 +63,20 @@ def _families():
 LAYOUTS = [(None, transposed), (None, None), (transposed, None)]
 TENSOR = "float16", "bfloat16", "tf32"  # kinds for tensor cores
 SAME = {"padding": (1, 1)}
-CONVOLUTIONS = {  # rung: (x, w, settings) of the convolution and, where it fits, of its input gradient
-    "plain": ((1, 3, 5, 6), (5, 3, 3, 3), {"stride": (2, 1), **SAME}),
-    "register": ((1, 5, 5, 6), (7, 5, 3, 3), {"stride": (2, 2), **SAME}),
-    "narrow": ((1, 8, 5, 6), (8, 8, 3, 3), SAME),
-    "vector": ((1, 40, 3, 3), (40, 40, 3, 3), SAME),  # in slices
-    "product": ((1, 8, 3, 3), (12, 8, 1, 1), {}),
-}
-TILED = (1, 3, 5, 6), (5, 3, 3, 3)  # forward alone
-WEIGHTS = [  # of the weight gradient; tiles of two widths, kinds by the neighbours that a thread reads
-    ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {}),
-    *((name, (1, 8, 5, 6), (o, 8, 3, 3), SAME) for name, o in (("narrow", 8), ("vector", 36))),
-    *(("register", (1, c, 5, 6), (o, c, 2, 2), SAME) for c, o in ((2, 3), (3, 4))),
-    ("product", (1, 20, 3, 3), (20, 20, 1, 1), {}),
-    ("vector", (1, 8, 24, 24), (8, 8, 3, 3), SAME),  # enough pixels for slices
-    ("plain", (1, 3, 24, 24), (2, 3, 3, 3), SAME),
+CONVOLUTIONS = [  # rung, x, w, settings, directions: forward, gradient of the input, of the weights
+    ("plain", (1, 3, 5, 6), (5, 3, 3, 3), {"stride": (2, 1), **SAME}, "fiw"),
+    ("plain", (1, 3, 24, 24), (2, 3, 3, 3), SAME, "w"),  # enough pixels for slices
+    ("tiled", (1, 3, 5, 6), (5, 3, 3, 3), SAME, "f"),
+    ("register", (1, 5, 5, 6), (7, 5, 3, 3), {"stride": (2, 2), **SAME}, "fi"),
+    *(("register", (1, c, 5, 6), (o, c, 2, 2), SAME, "w") for c, o in ((2, 3), (3, 4))),  # kinds by neighbours
+    ("narrow", (1, 8, 5, 6), (8, 8, 3, 3), SAME, "fiw"),
+    ("vector", (1, 40, 3, 3), (40, 40, 3, 3), SAME, "fi"),  # in slices
+    ("vector", (1, 8, 5, 6), (36, 8, 3, 3), SAME, "w"),
+    ("vector", (1, 8, 24, 24), (8, 8, 3, 3), SAME, "w"),
+    ("product", (1, 20, 3, 3), (20, 20, 1, 1), {}, "fiw"),
+    *(("tensor", (1, c, 5, 6), (c, c, 3, 3), SAME, "fiw") for c in (8, 40)),  # of 40 the sums are cut into slices
 ]
+KINDS = {"plain": ("float32", "float64"), "tensor": TENSOR}  # of these rungs
 
 
 def runs_on(device, rung):
@@ -108,37 +103,21 @@ def _products(device):
 
 
 def _convolutions():
-    found = [(rung, case) for rung, (x, w, more) in CONVOLUTIONS.items() for case in convolution.rows(x, w, **more)[:2]]
-    found.append(("tiled", convolution.rows(*TILED, bias=True, relu=True, **SAME)[0]))
-    found += [(rung, convolution.rows(x, w, **more)[2]) for rung, x, w, more in WEIGHTS]
-    launches = [(rung, case, kind) for rung, case in found for kind in ("float32", "float64")[: 1 + (rung == "plain")]]
-    for kind, channels in product(TENSOR, (8, 40)):  # of 40 the sums are cut into slices
-        cases = convolution.rows((1, channels, 5, 6), (channels, channels, 3, 3), **SAME)
-        launches += [("tensor", case, kind) for case in cases]
-    for rung, case, kind in launches:
-        yield case, kind, partial(getattr(conv2d, case.function), rung=rung)
+    for rung, x, w, settings, directions in CONVOLUTIONS:
+        for direction, case in zip("fiw", convolution.rows(x, w, **settings), strict=True):
+            if direction in directions:
+                forced = partial(getattr(conv2d, case.function), rung=rung)
+                yield from ((case, kind, forced) for kind in KINDS.get(rung, ("float32",)))
 
 
-# ---- sums of losses, optimisers --------------------------------------------------------------------------------------
+# ---- optimisers ------------------------------------------------------------------------------------------------------
 
-LOSSES = (3, 8), (4097, 4)  # rows and classes
 RULES = [  # name, all its states, hyper-parameters
     ("sgd", 1, [0.1, 0.9, 0, 0.01, 0, 0, 1]),
     ("adam", 3, [1e-3, 0.9, 0.999, 1e-8, 0.01, 1, 0, 3]),
     ("rmsprop", 3, [0.1, 0.9, 1e-8, 0.01, 0.9, 0, 1]),
     ("adagrad", 1, [0.1, 0.1, 1e-8, 0.01, 0, 3]),
 ]
-
-
-def _losses(device, dtype):
-    there = lambda array: moved(array.astype(dtype), device)
-    for rows, classes in LOSSES:
-        x, target = np.random.default_rng(0).standard_normal((rows, classes)), np.arange(rows) % classes
-        arrays = there(x), moved(target, device), -100
-        out, divisor, sums, dx = (there(np.zeros(shape)) for shape in ((), (), rows, x.shape))
-        space = moved(np.zeros(losses.workspace(rows), np.uint8), device)
-        losses.cross_entropy_total(*arrays, True, out, divisor, sums, space)
-        losses.cross_entropy_grad(out, *arrays, sums, divisor, dx)
 
 
 def _optimizers(device, dtype):
@@ -164,7 +143,6 @@ def main(device):
             with tf32(kind == "tf32"):
                 run(case, TYPES[kind], make_inputs(case, TYPES[kind]), device, function)
     for dtype in (np.float32, np.float64):
-        _losses(device, dtype)
         _optimizers(device, dtype)
     print(f"every kernel was launched on {device}")
 

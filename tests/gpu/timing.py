@@ -6,8 +6,6 @@ import time
 import cupy
 import numpy as np
 
-__all__ = ["in_turns", "medians", "random"]
-
 FILL = 1 << 31  # bytes that are filled to keep the device busy: about half a millisecond each time
 MOST_FILLS = 63
 MOST_CALLS = 200  # between two events: the driver's queue holds about a thousand launches

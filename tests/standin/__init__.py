@@ -9,7 +9,7 @@ Arrays lie in memory of the interpreter; kernels that the real launcher starts a
 raised. CuPy's names, arguments and refusals are those of names.json. Stricter than the real one: an array of another
 device than the current one is refused everywhere, as if no device could reach the memory of another; and memory that
 two streams use while neither waits for the other is an OrderError. What it cannot tell: time, the rounding of CuPy's
-own kernels (arithmetic is NumPy's), graphs, and what the host does to pinned memory while a copy is under way.
+own kernels (arithmetic is NumPy's), and what the host does to pinned memory while a copy is under way.
 """
 
 import sys

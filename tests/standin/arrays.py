@@ -15,8 +15,6 @@ from .memory import MemoryPointer, alloc
 from .names import known, signature
 from .streams import Device
 
-__all__ = ["CUPY_UFUNCS", "FUNCTIONS", "derived", "find", "ndarray", "ufunc"]
-
 TYPES = "?bhilqBHILQefdFD"
 SCALARS = bool | int | float | complex | np.generic
 LIBRARY = {"dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot"}  # of NVIDIA's libraries

@@ -17,8 +17,6 @@ from .machine import CUDARuntimeError, current, owner_at
 from .names import known
 from .streams import event_query
 
-__all__ = ["DRIVER", "RUNTIME", "CUDADriverError", "Function", "Module"]
-
 STATIC_LIMIT = 48 << 10  # bytes of dynamic shared memory that a launch may ask for without funcSetAttribute
 OPT_IN, MAX_SHARED = 232448, known()["cupy.cuda.runtime"]["cudaDevAttrMaxSharedMemoryPerBlockOptin"]["value"]
 MAX_DYNAMIC_SHARED = 8

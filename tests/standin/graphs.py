@@ -19,8 +19,6 @@ from minigrad_kernels.interpreter.array import owner_of
 from .machine import CUDARuntimeError, current, mark
 from .order import Order
 
-__all__ = ["Capture", "Graph", "GraphError", "capturing", "noted", "recorded", "refuse"]
-
 UNSUPPORTED = 900
 _launches = itertools.count(1)
 

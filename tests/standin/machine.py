@@ -13,17 +13,11 @@ import numpy as np
 from minigrad_kernels import interpreter
 from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, base_address, byte_range, owner_of
 
-from .order import Order, OrderError
-
-__all__ = [
-    "NO_MEMORY", "CUDARuntimeError", "Machine", "OrderError", "OutOfMemoryError", "current", "mark",
-    "owner_at", "use", "written",
-]  # fmt: skip
+from .order import Order
 
 NO_MEMORY = 2
 UNIT = 512  # bytes; the pool hands out multiples of it
 ERRORS = {  # the codes of the runtime that the stand-in can give
-    1: "cudaErrorInvalidValue: invalid argument",
     2: "cudaErrorMemoryAllocation: out of memory",
     35: "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version",
     101: "cudaErrorInvalidDevice: invalid device ordinal",

@@ -12,11 +12,6 @@ from minigrad_kernels import interpreter
 from .graphs import noted
 from .machine import NO_MEMORY, CUDARuntimeError, OutOfMemoryError, current, mark, owner_at
 
-__all__ = [
-    "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "UnownedMemory", "alloc", "alloc_pinned_memory",
-    "using_allocator",
-]  # fmt: skip
-
 
 class Memory:
     """A block of a device's memory; its bytes come back when the last pointer to it is gone."""

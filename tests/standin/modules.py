@@ -9,8 +9,6 @@ from .arrays import CUPY_UFUNCS, FUNCTIONS, find, ndarray, ufunc
 from .machine import CUDARuntimeError, OutOfMemoryError, current
 from .names import known
 
-__all__ = ["MODULES"]
-
 
 class Namespace(types.ModuleType):
     """A module of CuPy's: AttributeError for names that it has not, NotImplementedError for those not modelled.
@@ -39,9 +37,8 @@ class Namespace(types.ModuleType):
 
 def empty_pinned(shape, dtype=float, order="C"):
     """An array of the host in pinned memory, which kernels reach by its address."""
-    dtype, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
-    bytes_ = memory.alloc_pinned_memory(max(size * dtype.itemsize, 1))
-    return np.frombuffer(bytes_, dtype, size).reshape(shape, order=order)
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.ndarray(shape, dtype, memory.alloc_pinned_memory(max(size, 1)), order=order)
 
 
 def _range_push(message, id_color=-1):

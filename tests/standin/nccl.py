@@ -18,8 +18,6 @@ from .graphs import capturing, noted
 from .machine import current, mark, owner_at
 from .names import known
 
-__all__ = ["NAMES", "state"]
-
 PATIENCE = 10.0  # seconds for all ranks to come
 SHARING = 23000
 KEY = 128  # bytes

@@ -8,8 +8,6 @@ The host's threads count as one. Memory that goes back to the pool may be the ne
 it is taken to have the very bytes that other streams may still be using.
 """
 
-__all__ = ["Order", "OrderError"]
-
 MANY = 32  # accesses to one allocation, from where on those that the host waited for are forgotten
 DEFAULT = 0  # what the driver calls the default stream of a device
 

@@ -7,8 +7,6 @@ import weakref
 from .graphs import UNSUPPORTED, Capture, Graph, capturing
 from .machine import CUDARuntimeError, current
 
-__all__ = ["Device", "Event", "Stream", "get_current_stream", "get_elapsed_time"]
-
 _pointers = itertools.count(1 << 20, 16)
 _events: "weakref.WeakValueDictionary" = weakref.WeakValueDictionary()  # by what the driver calls them
 NULL, NOT_READY = 0, 600
