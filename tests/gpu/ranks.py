@@ -72,14 +72,11 @@ def beside_compute():
 # ---- training --------------------------------------------------------------------------------------------------------
 
 
-def network():
+def trained(world):
+    """A hash of the weights after some steps of a batch in two shards."""
     minigrad.manual_seed(0)
-    return models.build(NETWORK, tasks.SHAPES[NETWORK]).to("cuda:0")
-
-
-def trained(world, shards):
-    """A hash of the weights after some steps of a batch in shards."""
-    model = parallel.DataParallel(network(), world, shards=shards, bucket_bytes=1 << 16)
+    network = models.build(NETWORK, tasks.SHAPES[NETWORK]).to("cuda:0")
+    model = parallel.DataParallel(network, world, shards=2, bucket_bytes=1 << 16)
     optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for x, y in tasks.batches(NETWORK, BATCH, STEPS):
         for images, labels in model.shards((Tensor(to_gpu(x)), Tensor(to_gpu(y)))):
@@ -89,16 +86,9 @@ def trained(world, shards):
     return hashlib.sha256(weights).hexdigest()
 
 
-def alone():
-    """The weights of one rank."""
-    (weights,) = parallel.run_local(lambda world: trained(world, 2), 1)
-    return weights
-
-
 def replicas():
     """Two ranks as threads on one GPU: the weights of one rank with two shards."""
-    first, second = parallel.run_local(lambda world: trained(world, 2), 2)
-    assert alone() == first == second, "weights differ"
+    assert len({*parallel.run_local(trained, 1), *parallel.run_local(trained, 2)}) == 1, "weights differ"
     return {"same_bits_as_one_rank": True}
 
 
@@ -111,7 +101,7 @@ def several():
     if found < nccl.SHARING:
         return f"not run: NCCL {found // 10_000}.{found // 100 % 100}.{found % 100}, wants 2.30"
     rows = {f"{size} ranks": said_by(processes(size, "collectives"), size) for size in RANKS}
-    assert len({*said_by(processes(2, "training"), 2), alone()}) == 1
+    assert len({*said_by(processes(2, "training"), 2), *parallel.run_local(trained, 1)}) == 1
     code, said = processes(2, "absent")
     assert code == 75 and f"label=late): rank 0: not done after {ABSENT:g} s" in said, (code, said)
     return rows | {"same_bits_as_one_rank": True, "missing_rank": "exit code 75"}
@@ -144,7 +134,7 @@ def as_rank(what):
     if what == "collectives":
         tell(checked(world, ROWS[::FEWER]))
     elif what == "training":
-        tell(trained(world, 2))
+        tell(trained(world))
     else:
         x = to_gpu(np.ones(1 << 20, np.float32))
         with minigrad.deterministic(False):
