@@ -39,7 +39,7 @@ LADDERS = [  # with a plain rung, which is there for float32 too
 def _smallest():
     found = {}
     for case in sorted(CASES, key=lambda case: sum(np.prod(shape) for shape in case.shapes if shape is not None)):
-        if exists(case, ".cuda"):
+        if exists(case, ".cuda") and case.family not in ("conv2d", "matmul"):  # whose ladders come below
             found.setdefault((case.family, case.function), []).append(case)
     rows = [case for cases in found.values() for case in cases[:FEW]]
     rows += pool2d.maximum((1, 4, 5, 7), (3, 2), (2, 2), (1, 1))  # channels in fours
@@ -55,7 +55,7 @@ def _families():
     with contextlib.ExitStack() as forced:
         for module in LADDERS:
             forced.enter_context(mock.patch.object(module, "choose", lambda op, rung, misfits: "plain"))
-        yield from ((case, "float32", None) for case in cases)
+        yield from ((case, "float32", None) for case in cases if case.family in ("bias", "norm", "pool2d", "softmax"))
 
 
 # ---- ladders of products and convolutions ----------------------------------------------------------------------------
