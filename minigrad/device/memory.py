@@ -45,8 +45,6 @@ class _Bytes(np.ndarray):
 
     made = 0  # bytes obtained from the system and not given back
     most_used = 0  # the most that was in use whenever new bytes were made
-    requests = 0
-    served = 0  # requests that a shelf could serve
 
     __slots__ = ("offset",)  # bytes to skip so that the data starts aligned
 
@@ -79,10 +77,8 @@ def take(shape, dtype, order):
     strides, size, shelf = _place(shape, dtype, order)
     if shelf is None:
         return _empty(shape, dtype) if order is None else _array(shape, dtype, _empty(size, _BYTE), 0, strides)
-    _Bytes.requests += 1
     try:
         stored = shelf.pop()
-        _Bytes.served += 1
     except IndexError:
         stored = _made(size)
     return _array(shape, dtype, stored.view(_Loan), stored.offset, strides)
@@ -146,15 +142,9 @@ def block(array):
 
 
 def memory_statistics():
-    """Bytes obtained from the system, of these in use and on shelves; how many requests there were, how many reused."""
+    """Bytes obtained from the system, of these in use and on shelves."""
     cached = _cached()
-    return {
-        "reserved_bytes": _Bytes.made,
-        "used_bytes": _Bytes.made - cached,
-        "cached_bytes": cached,
-        "requests": _Bytes.requests,
-        "reused": _Bytes.served,
-    }
+    return {"reserved_bytes": _Bytes.made, "used_bytes": _Bytes.made - cached, "cached_bytes": cached}
 
 
 # ---- room on the host ------------------------------------------------------------------------------------------------

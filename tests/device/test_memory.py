@@ -43,9 +43,7 @@ def test_steps_that_repeat_take_nothing_from_the_system():
         optimizer.step()
         touched.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - start)
     after = device.memory_statistics()
-    made = after["requests"] - before["requests"]
-    assert made == after["reused"] - before["reused"] >= 10 * steps  # so the pool is what is measured
-    assert after["reserved_bytes"] == before["reserved_bytes"]
+    assert after == before
     # Without the pool a step would touch all its memory anew. Python's own allocator may now and then take a page.
     assert statistics.median(touched[5:]) <= 2 < before["reserved_bytes"] / 4096 / 10
 
