@@ -74,10 +74,8 @@ def launch(f, x, y, z, width, height, depth, shared, stream, parameters, extra):
         arguments = [_argument(machine, *pair) for pair in zip(kernel.parameters, words, strict=True)]
         _check_devices(machine, kernel, words, arguments)
         run = functools.partial(_run, machine, kernel, grid, block, arguments, shared, stream)
-        pointed = [
-            owner_at(word)[0] for word, (_, kind) in zip(words, kernel.parameters, strict=True) if kind[-1] == "*"
-        ]
-        if not noted(name, run, pointed, stream):
+        pointers = [word for word, (_, kind) in zip(words, kernel.parameters, strict=True) if kind[-1] == "*"]
+        if not noted(name, run, [owner_at(word)[0] for word in pointers], stream):
             run()
 
 
@@ -95,10 +93,10 @@ def _argument(machine, parameter, word):
 def _check_devices(machine, kernel, words, arguments):
     """What pointers point to lies on the current device; so do the arrays whose addresses stand in tables."""
     for (name, kind), word, argument in zip(kernel.parameters, words, arguments, strict=True):
-        table = kind in ("u64*", "i64*") and isinstance(argument, np.ndarray) and argument.itemsize == 8
-        for address in [word] * (kind[-1] == "*") + [
-            int(one) for one in np.unique(argument) if table and one > 1 << 48
-        ]:
+        addresses = [word] if kind[-1] == "*" else []
+        if kind in ("u64*", "i64*") and isinstance(argument, np.ndarray) and argument.itemsize == 8:  # a table
+            addresses += [int(one) for one in np.unique(argument) if one > 1 << 48]
+        for address in addresses:
             device = getattr(owner_at(address)[0], "home", machine.device)
             if device != machine.device:
                 raise ValueError(
