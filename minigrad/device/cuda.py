@@ -30,7 +30,6 @@ READS = "reads values on the host, which waits for the GPU; return the Tensor an
 SENDS = "sends data of the host, which a graph would repeat as they are now; pass them as a Tensor on the GPU instead"
 WAITS = "waits for the GPU; do it outside of the captured function"
 
-HERE = contextlib.nullcontext()
 _places: "dict[int, Gpu]" = {}
 
 
@@ -169,14 +168,13 @@ class Gpu(Place):
     def take(self, shape, dtype, order):
         dtype = np.dtype(dtype)
         strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
-        with HERE if runtime.getDevice() == self.number else Device(self.number):
+        with self.active():  # which says in words that there is no memory
             try:
                 memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
             except cupy.cuda.memory.OutOfMemoryError:
                 gc.collect()
                 self.empty_cache()
-                with self.active():  # which says in words that there is none
-                    memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
+                memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
             return cupy.ndarray(shape, dtype, memory, strides)
 
     def out_of_memory(self, error):

@@ -44,10 +44,7 @@ class _Bytes(np.ndarray):
     """The bytes themselves. A class of its own, so that NumPy does not look through a Loan for its base."""
 
     made = 0  # bytes obtained from the system and not given back
-    peak = 0  # the most that `made` has been
     most_used = 0  # the most that was in use whenever new bytes were made
-    requests = 0
-    served = 0  # requests that a shelf could serve
 
     __slots__ = ("offset",)  # bytes to skip so that the data starts aligned
 
@@ -80,10 +77,8 @@ def take(shape, dtype, order):
     strides, size, shelf = _place(shape, dtype, order)
     if shelf is None:
         return _empty(shape, dtype) if order is None else _array(shape, dtype, _empty(size, _BYTE), 0, strides)
-    _Bytes.requests += 1
     try:
         stored = shelf.pop()
-        _Bytes.served += 1
     except IndexError:
         stored = _made(size)
     return _array(shape, dtype, stored.view(_Loan), stored.offset, strides)
@@ -102,7 +97,6 @@ def _made(size):
         stored = _asked(size)
     stored.offset = -stored.ctypes.data % ALIGNMENT
     _Bytes.made += size
-    _Bytes.peak = max(_Bytes.peak, _Bytes.made)
     return stored
 
 
@@ -148,16 +142,9 @@ def block(array):
 
 
 def memory_statistics():
-    """Bytes obtained from the system, of these in use and on shelves, the peak; how many requests were reused."""
+    """Bytes obtained from the system, of these in use and on shelves."""
     cached = _cached()
-    return {
-        "reserved_bytes": _Bytes.made,
-        "used_bytes": _Bytes.made - cached,
-        "cached_bytes": cached,
-        "peak_bytes": _Bytes.peak,
-        "requests": _Bytes.requests,
-        "reused": _Bytes.served,
-    }
+    return {"reserved_bytes": _Bytes.made, "used_bytes": _Bytes.made - cached, "cached_bytes": cached}
 
 
 # ---- room on the host ------------------------------------------------------------------------------------------------

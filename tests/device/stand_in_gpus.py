@@ -2,31 +2,26 @@
 
 import contextlib
 
-from minigrad import device, parallel
 from minigrad.device import places
 from minigrad_kernels.toolchain.cuda import memory
 from tests import standin
 
 __all__ = ["gpus"]
 
-NAMES = {device: ("cuda", "graphs"), parallel: ("nccl",)}  # modules that import CuPy, by their package
-MODULES = tuple(f"{package.__name__}.{name}" for package, names in NAMES.items() for name in names)
+MODULES = "minigrad.device.cuda", "minigrad.device.graphs", "minigrad.parallel.nccl"  # which import CuPy
 
 
 @contextlib.contextmanager
-def gpus(devices=2, **options):
+def gpus(devices=2, forget=(), **options):
     """Has the engine find so many GPUs, "cuda:0" being the current one; gives the stand-in's Machine."""
 
-    def forget():
+    def clear():
         places._cuda.cache_clear()
-        for package, names in NAMES.items():
-            for name in names:
-                package.__dict__.pop(name, None)
         memory._kept.clear()  # tables on GPUs that are there no more
 
-    with standin.installed(devices, forget=MODULES, **options) as machine:
-        forget()
+    with standin.installed(devices, forget=(*MODULES, *forget), **options) as machine:
+        clear()
         try:
             yield machine
         finally:
-            forget()
+            clear()

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, checkpoint, cuda, device, grad, nn, no_grad, optim
+from minigrad import Tensor, checkpoint, cuda, device, grad, nn, optim
 from minigrad.core.errors import OutOfMemory
 from minigrad.data import Compose, Dataset, Loader, Normalize, PadCrop, digits
 from minigrad.nn import functional as F
 from minigrad.train import fit
+from tests.benchmarks import tasks
 from tests.kernels.kernel_runs import DEVICE
 
 from .stand_in_gpus import gpus
@@ -40,27 +41,20 @@ def place(request):
 
 
 def test_moved_tensors_hold_the_same_and_lie_alike(place):
-    for dtype in ("float32", "float64", "float16", "int64", "uint8", "bool"):
-        for shape in ((2, 3, 4, 5), (0, 3, 4), (), (7,)):
-            array = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
-            turned = array.transpose(np.roll(np.arange(array.ndim), 1))
-            for x in (array, turned, array[..., ::2] if shape else array):
-                there = Tensor(x).to(place)
-                assert (there.device, there.dtype, there.shape) == (place, x.dtype, x.shape)
-                assert device.order_of(there.array) == device.order_of(x)
-                back = there.cpu()
-                assert back.device == "cpu" and type(back.array) is np.ndarray
-                np.testing.assert_array_equal(back.array, x)
-                assert there.to(place) is there and there.to(place, copy=True) is not there
-
-
-def test_gradients_of_any_order_move_back(place):
+    for dtype, shape in (("float32", (2, 3, 4, 5)), ("float16", (0, 3, 4)), ("int64", ()), ("bool", (7,))):
+        array = (np.arange(np.prod(shape)) % 7).reshape(shape).astype(dtype)
+        turned = array.transpose(np.roll(np.arange(array.ndim), 1))
+        for x in (array, turned, array[..., ::2] if shape else array):
+            there = Tensor(x).to(place)
+            assert (there.device, there.dtype, there.shape) == (place, x.dtype, x.shape)
+            assert device.order_of(there.array) == device.order_of(x)
+            assert type(there.cpu().array) is np.ndarray and there.cpu().tolist() == x.tolist()
+            assert there.to(place) is there and there.to(place, copy=True) is not there
     x = Tensor(np.array([0.5, -1.0]), requires_grad=True)
     y = x.to(place)
     (first,) = grad((y * y * y).to("cpu").sum(), x, create_graph=True)
-    assert first.device == "cpu"
-    np.testing.assert_allclose(first.detach().numpy(), 3 * x.detach().numpy() ** 2)
-    np.testing.assert_allclose(grad(first.sum(), x)[0].numpy(), 6 * x.detach().numpy())
+    assert first.device == "cpu" and first.tolist() == [0.75, 3]
+    assert grad(first.sum(), x)[0].tolist() == [3, -6]
 
 
 def test_gpus_by_number_and_by_name(machine):
@@ -69,11 +63,13 @@ def test_gpus_by_number_and_by_name(machine):
     assert cuda.is_available() and cuda.device_count() == 2 and cuda.current_device() == 0
     one, other = Tensor([1.0, 2.0]).cuda(0), minigrad.zeros(2).cuda(1)
     assert one.to("cuda:1").device == other.device and (one.to(other) + other).tolist() == [1, 2]
-    with pytest.raises(RuntimeError, match="device is 'cuda:2', but the GPUs of this machine are: 'cuda:0', 'cuda:1'"):
-        one.to("cuda:2")
     for wrong in ("cuda:x", "gpu", "cuda:", "cpu:0"):
         with pytest.raises(TypeError):
             minigrad.zeros(1, device=wrong)
+    with gpus(error=35):
+        assert not cuda.is_available()
+        with pytest.raises(RuntimeError, match="device is 'cuda', but no GPU can be used: .*driver"):
+            minigrad.zeros(1, device="cuda")
 
 
 def test_a_process_that_chooses_its_gpu_uses_no_other(machine):
@@ -89,31 +85,20 @@ def test_a_process_that_chooses_its_gpu_uses_no_other(machine):
         cuda.set_device(2)
 
 
-def test_without_a_gpu_the_error_says_why():
-    with gpus(error=35):
-        assert not cuda.is_available()
-        with pytest.raises(RuntimeError, match="device is 'cuda', but no GPU can be used: .*driver"):
-            minigrad.zeros(1, device="cuda")
-
-
 def test_modules_move_with_their_state_and_checkpoints_know_no_device(place, tmp_path):
     def parts():
         model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
         return model, optim.Adam(model.parameters())
 
-    model, optimizer = parts()
+    (model, optimizer), (here, its) = parts(), parts()
     model.to(place)
     model(minigrad.ones(2, 3, 5, 5, device=place)).sum().backward()
     optimizer.step()
     checkpoint.save(tmp_path / "run", model, optimizer)
-    here, its = parts()
     checkpoint.load(tmp_path / "run", here, its)
     moments = (its.state[here[0].weight]["exp_avg"], optimizer.state[model[0].weight]["exp_avg"])
     assert device.host(moments[0]).tolist() == device.host(moments[1]).tolist()
-    checkpoint.load(tmp_path / "run", model, optimizer)
-    twin, other = copy.deepcopy(model), parts()[0]
-    other.load_state_dict({name: tensor.array for name, tensor in model.state_dict().items()})
-    for one, where in ((model, place), (twin, place), (here, "cpu"), (other, "cpu")):
+    for one, where in ((copy.deepcopy(model), place), (here, "cpu")):
         assert {t.device for t in (*one.parameters(), *one.buffers())} == {where}
         for name, value in one.state_dict().items():
             np.testing.assert_array_equal(value.cpu().numpy(), model.state_dict()[name].cpu().numpy())
@@ -123,41 +108,21 @@ def test_modules_move_with_their_state_and_checkpoints_know_no_device(place, tmp
 def test_what_is_made_filled_and_added_there_stays_there(place):
     x = minigrad.arange(3, dtype="float32", device=place)
     assert Tensor(x.array, dtype="float64").device == minigrad.tensor(x.array, "int64", place).device == place
-    for layer in (nn.BatchNorm2d(3, device=place), nn.GroupNorm(3, 3, device=place), nn.LayerNorm(4, device=place)):
-        assert {t.device for t in (*layer.parameters(), *layer.buffers())} == {place}
-        assert layer(minigrad.ones(2, 3, 4, 4, device=place)).device == place
+    layer = nn.BatchNorm2d(3, device=place)
+    assert {t.device for t in (*layer.parameters(), *layer.buffers())} == {place}
     assert nn.init.constant_(minigrad.zeros(2, device=place), 2.5).tolist() == [2.5, 2.5]
     model = nn.Linear(2, 1).to(place)
     for owner in (model, optim.SGD(model.parameters(), 0.1)):
         model(minigrad.ones(1, 2, device=place)).sum().backward()
         owner.zero_grad(set_to_none=False)
         assert model.weight.grad.device == place and model.weight.grad.tolist() == [[0, 0]]
-    for dtype in ("int64", "int8", "uint8", "bool", "float16"):
-        index, ones, wanted = np.array([1, 1, 2]), np.array([-1, -1, 1]).astype(dtype), np.zeros(4, dtype)
-        np.add.at(wanted, index, ones)
-        out = minigrad.zeros(4, dtype=dtype).to(place).scatter_add(0, Tensor(index).to(place), Tensor(ones).to(place))
-        assert out.dtype == dtype and out.tolist() == wanted.tolist()
+    index, ones = (Tensor(np.array(values)).to(place) for values in ([1, 1, 2], np.uint8([255, 255, 1])))
+    assert minigrad.zeros(4, dtype="uint8").to(place).scatter_add(0, index, ones).tolist() == [0, 254, 1, 0]
     picked = x.gather(0, Tensor(np.array(2)).to(place))
     assert picked.device == place and device.is_array(picked.array) and picked.shape == () and picked.item() == 2
 
 
 # ---- two devices -----------------------------------------------------------------------------------------------------
-
-
-def test_ops_refuse_two_devices_by_name(place):
-    there, here = minigrad.ones(3, 3, device=place), minigrad.ones(3, 3)
-    words = rf"(is on cpu, \S+ on {place}|is on {place}, \S+ on cpu); wanted one device"
-    for call in (
-        lambda x, y: x + y,
-        lambda x, y: minigrad.cat([x, y]),
-        lambda x, y: F.linear(x, y),
-        lambda x, y: minigrad.where(x > 0, x, y),
-        lambda x, y: F.cross_entropy(x, y[0].long() * 0),
-        lambda x, y: x * y.sum().detach().requires_grad_(),
-    ):
-        for x, y in ((there, here), (here, there)):
-            with pytest.raises(RuntimeError, match=words):
-                call(x, y)
 
 
 def test_numbers_and_subscripts_may_come_from_the_host(place):
@@ -211,11 +176,6 @@ def test_out_of_memory_says_what_to_do_and_the_gpu_goes_on():
         with pytest.raises(OutOfMemory, match="a batch had 1024 images, try 512"):
             fit(model, Loader(digits()[0], 1024), optim.SGD(model.parameters(), 0.1), 1)
         assert all(p.grad is None for p in model.parameters())
-        model, x = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU()).cuda(), minigrad.ones(8, 3, 24, 24, device="cuda")
-        with no_grad():
-            with pytest.raises(OutOfMemory):
-                model(x)
-            assert model(x[:1, :, :6, :6]).shape == (1, 64, 4, 4)
 
 
 # ---- streams and threads ---------------------------------------------------------------------------------------------
@@ -228,34 +188,26 @@ def parts(place):
     return model, optim.Adam(model.parameters())
 
 
-def losses(model, optimizer, x, y, count):
-    found = []
-    for _ in range(count):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        found.append(loss.item())
-    return found
+def losses(training, batch, count):
+    step = tasks.step_of(*training, F.cross_entropy, [batch])
+    return [step(number).item() for number in range(count)]
 
 
 @pytest.mark.deep
 def test_trainings_on_several_streams_and_in_several_threads(machine):
     """A training that changes its stream, and one for each GPU in a thread, have the losses of one alone."""
     x, y = RNG.standard_normal((2, 1, 8, 8), "float32"), np.array([1, 2])
-    work = lambda gpu: losses(*parts(gpu), Tensor(x).to(gpu), Tensor(y).to(gpu), 2)
-    wanted = work("cuda:1")
-    training, found, batch = parts("cuda:1"), [], (Tensor(x).to("cuda:1"), Tensor(y).to("cuda:1"))
+    batches = {gpu: (Tensor(x).to(gpu), Tensor(y).to(gpu)) for gpu in ("cuda:0", "cuda:1")}
+    wanted, training, found = losses(parts("cuda:1"), batches["cuda:1"], 2), parts("cuda:1"), []
     for _ in range(2):
         cuda.synchronize("cuda:1")
         with cuda.stream(cuda.Stream("cuda:1")):
             assert cuda.current_device() == 1
-            found += losses(*training, *batch, 1)
+            found += losses(training, batches["cuda:1"], 1)
     assert found == wanted and cuda.current_device() == 0
-    training = {gpu: parts(gpu) for gpu in ("cuda:0", "cuda:1")}  # each from the one seed
+    trainings = [parts(gpu) for gpu in batches]  # each from the one seed
     with ThreadPoolExecutor(2) as threads:
-        work = lambda gpu: losses(*training[gpu], Tensor(x).to(gpu), Tensor(y).to(gpu), 2)
-        assert list(threads.map(work, training)) == [wanted, wanted]
+        assert list(threads.map(losses, trainings, batches.values(), (2, 2))) == [wanted, wanted]
 
 
 @pytest.mark.deep

@@ -1,4 +1,6 @@
-"""Training steps by graphs on the device: the bits of eager ones, no launch from Python, and the time of both."""
+"""Training steps on the device: the same bits twice and as graphs, losses near the CPU's, and the time of both."""
+
+import numpy as np
 
 import minigrad
 from minigrad import Tensor, device, models, optim, parallel
@@ -8,35 +10,12 @@ from minigrad.parallel.local import LocalTransport
 from minigrad_kernels.toolchain.cuda.kernel import Kernel
 from tests.benchmarks import tasks
 
+from .networks import CONTENDERS, training_step
 from .timing import in_turns
 
-BATCHES = {"keras-cnn": 64, "lenet": 64, "mnist-net": 64, "resnet": 64}
-STEPS, ROUNDS, BURST = 8, 11, 20
-
-
-class Training:
-    """A network and its step. launches: kernels that Python has started since the beginning."""
-
-    def __init__(self, name, place, wrap, world=None):
-        minigrad.manual_seed(0)
-        network = models.build(name, tasks.SHAPES[name]).to(place)
-        self.model = network if world is None else parallel.DataParallel(network, world)
-        kind = tasks.OPTIMIZERS[name]
-        self.optimizer = getattr(optim, kind)(self.model.parameters(), **tasks.OPTIONS[kind])
-        self.schedule = optim.lr_scheduler.ExponentialLR(self.optimizer, 0.99)
-        self.step = wrap(self._step)
-
-    def _step(self, x, y):
-        self.optimizer.zero_grad()
-        loss = F.cross_entropy(self.model(x), y)
-        loss.backward()
-        self.optimizer.step()
-        self.schedule.step()
-        return loss
-
-    def bits(self):
-        tensors = *self.model.parameters(), *self.model.buffers()
-        return b"".join(device.host(tensor.array).tobytes() for tensor in tensors)
+NETWORKS, BATCH = tuple(tasks.LAYERS), 64
+STEPS, BESIDE_CPU = 8, 3
+NEAR = 1e-3  # of a loss, after steps that magnify what is rounded in another order
 
 
 def counted(call):
@@ -49,32 +28,45 @@ def counted(call):
         Kernel.__call__ = real
 
 
-def trained(name, size, place, wrap, world=None, steps=STEPS):
+def trained(name, place, wrap=lambda step: step, world=None, steps=STEPS):
     """(losses, bits of the network, launches from Python in the last step)"""
-    training, losses, launches = Training(name, place, wrap, world), [], 0
-    for x, y in tasks.batches(name, size, steps):
+    minigrad.manual_seed(0)
+    model, kind = models.build(name, tasks.SHAPES[name]).to(place), tasks.OPTIMIZERS[name]
+    model = model if world is None else parallel.DataParallel(model, world)
+    optimizer = getattr(optim, kind)(model.parameters(), **tasks.OPTIONS[kind])
+    schedule = optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    update = training_step(model, optimizer, F.cross_entropy)
+
+    @wrap
+    def step(x, y):
+        loss = update(x, y)
+        schedule.step()
+        return loss
+
+    losses, launches = [], 0
+    for x, y in tasks.batches(name, BATCH, steps):
         x, y = Tensor(x).to(place), Tensor(y).to(place)
-        loss, launches = counted(lambda x=x, y=y: training.step(x, y))
+        loss, launches = counted(lambda x=x, y=y: step(x, y))
         losses.append(loss.item())
-    return losses, training.bits(), launches
+    tensors = *model.parameters(), *model.buffers()
+    return losses, b"".join(device.host(tensor.array).tobytes() for tensor in tensors), launches
 
 
-def compared(name, size, place="cuda:0", world=None, steps=STEPS):
-    eager = trained(name, size, place, lambda step: step, world, steps)
-    replayed = trained(name, size, place, capture, world, steps)
-    row = {"network": name, "batch": size, "same_bits": eager[:2] == replayed[:2]}
-    row |= {"launches_eager": eager[2], "launches_replayed": replayed[2]}
-    return row | {"failed": not row["same_bits"] or bool(replayed[2])}
+def compared(name, place="cuda:0", world=None):
+    eager, again, replayed = (trained(name, place, *wrap, world=world) for wrap in ((), (), (capture,)))
+    wanted, *_ = trained(name, "cpu", steps=BESIDE_CPU)
+    off = float(np.abs(np.array(eager[0][:BESIDE_CPU]) / wanted - 1).max())
+    row = {"network": name, "batch": BATCH, "loss_off": off, "same_bits_twice": eager[:2] == again[:2]}
+    row |= {"same_bits": eager[:2] == replayed[:2], "launches_eager": eager[2], "launches_replayed": replayed[2]}
+    right = row["same_bits_twice"] and row["same_bits"] and not replayed[2] and off < NEAR
+    return row | {"failed": not right}
 
 
-def times(name, size, place="cuda:0"):
-    """Milliseconds of a step, eager and replayed, which take turns."""
-    (x, y), *_ = tasks.batches(name, size, 1)
-    x, y = Tensor(x).to(place), Tensor(y).to(place)
-    trainings = {"eager": Training(name, place, lambda step: step), "replayed": Training(name, place, capture)}
-    steps = {kind: lambda _, training=training: training.step(x, y) for kind, training in trainings.items()}
-    found = in_turns(steps, ROUNDS, BURST)
-    return {f"{kind}_milliseconds": round(1000 * seconds, 4) for kind, seconds in found.items()}
+def times(name):
+    """Milliseconds of a step, op by op and replayed, which take turns."""
+    ways = {"eager": "minigrad", "replayed": "minigrad, graph"}
+    found = in_turns({way: CONTENDERS[made](name, BATCH, "float32").step for way, made in ways.items()})
+    return {f"{way}_milliseconds": round(1000 * seconds, 4) for way, seconds in found.items()}
 
 
 def refused(place="cuda:0"):
@@ -94,13 +86,13 @@ def refused(place="cuda:0"):
     return False
 
 
-def run(found):
+def graphs(found):
     found["networks"] = rows = []
-    for name, size in BATCHES.items():
-        rows.append(compared(name, size) | times(name, size))
+    for name in NETWORKS:
+        rows.append(compared(name) | times(name))
         print(f"  {rows[-1]}", flush=True)
     with parallel.Communicator(LocalTransport(), backend="nccl") as world:
-        found["one rank by NCCL"] = compared("lenet", 64, world=world)
+        found["one rank by NCCL"] = compared("lenet", world=world)
     found["host reads are refused"] = refused()
     print(f"  {found['one rank by NCCL']}, host reads are refused: {found['host reads are refused']}", flush=True)
     found["failed"] = any(row["failed"] for row in (*rows, found["one rank by NCCL"]))

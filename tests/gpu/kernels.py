@@ -1,13 +1,12 @@
-"""Memory-bound kernels beside a device copy, and what a launch costs the host."""
+"""Memory-bound kernels beside a device copy."""
 
 import cupy
 import numpy as np
 
-from minigrad_kernels import bias, matmul, optimizer, softmax
-from minigrad_kernels.matmul import cuda_split
+from minigrad_kernels import bias, optimizer, softmax
 from minigrad_kernels.optimizer import Adam, Plan
 
-from .timing import host_microseconds, medians, random
+from .timing import medians, random
 
 ROWS, COLUMNS = 1 << 18, 256  # of the memory-bound kernels: 256 MB a matrix
 
@@ -15,15 +14,13 @@ ROWS, COLUMNS = 1 << 18, 256  # of the memory-bound kernels: 256 MB a matrix
 def _memory_bound():
     """{name: (call, bytes that it has to move)}"""
     x, g = random(ROWS, COLUMNS), random(ROWS, COLUMNS)
-    dx = cupy.empty_like(x)
-    sums = cupy.empty(COLUMNS, cupy.float32)
+    dx, sums = cupy.empty_like(x), cupy.empty(COLUMNS, cupy.float32)
     space = cupy.empty(bias.workspace(x.shape), cupy.uint8)
     labels = cupy.asarray(np.random.default_rng(0).integers(0, COLUMNS, ROWS))
     losses, logsumexp, size = cupy.empty(ROWS, cupy.float32), cupy.empty(ROWS, cupy.float32), x.nbytes
-    hyper = np.zeros(len(Adam))
+    hyper, plan = np.zeros(len(Adam)), Plan()
     hyper[[Adam.RATE, Adam.BETA1, Adam.BETA2, Adam.EPS, Adam.STEP]] = 1e-3, 0.9, 0.999, 1e-8, 1
-    state = [cupy.split(part, 64) for part in (x.copy(), g, cupy.zeros_like(x), cupy.zeros_like(x))]
-    plan = Plan()
+    state = [cupy.split(part, 64) for part in (x.copy(), g, cupy.zeros(x.shape, x.dtype), cupy.zeros(x.shape, x.dtype))]
 
     def adam():
         optimizer.adam(*state, None, hyper, plan)
@@ -41,37 +38,12 @@ def _memory_bound():
     }
 
 
-def memory_bound():
+def kernels(found):
+    found["memory_bound"] = rows = []
     calls = _memory_bound()
     times = medians({name: call for name, (call, _) in calls.items()})
-    rates = {name: calls[name][1] / times[name][0] / 1e6 for name in calls}
-    rows = []
+    rates = {name: nbytes / times[name][0] / 1e6 for name, (_, nbytes) in calls.items()}
     for name, (milliseconds, spread) in times.items():
-        of_copy = round(rates[name] / rates["copy"], 3)
-        rows.append(dict(kernel=name, ms=round(milliseconds, 5), spread=round(spread, 3), gb_per_s=round(rates[name])))
-        rows[-1]["of_copy"] = of_copy
-        print(f"  {name:<24} {milliseconds:9.4f} ms  {rates[name]:7.0f} GB/s  {of_copy:.2f} of a copy", flush=True)
-    return rows
-
-
-def launches():
-    """Host microseconds of a launch: of a kernel itself, and through the launcher of its family with its checks."""
-    a = cupy.zeros((16, 16), cupy.float32)
-    out, space = cupy.empty_like(a), cupy.empty(0, cupy.uint8)
-    row, sums = cupy.zeros(16, cupy.float32), cupy.empty(bias.workspace(a.shape), cupy.uint8)
-    block = cuda_split.block_of(1)
-    copied = a, 0, 0, out, out.size, 16, 1, 0, 0  # of one slice the sums
-    calls = {
-        "launch": lambda: cuda_split.ADD["float32"]((8,), block, copied),
-        "matmul.forward": lambda: matmul.forward(a, a, None, False, out, space),
-        "bias.column_sums": lambda: bias.column_sums(a, row, sums),
-        "cupy.copyto": lambda: cupy.copyto(out, a),
-    }
-    found = {name: round(host_microseconds(call), 2) for name, call in calls.items()}
-    print(f"  host microseconds: {found}", flush=True)
-    return found
-
-
-def run(found):
-    found["host_microseconds"] = launches()
-    found["memory_bound"] = memory_bound()
+        row = dict(kernel=name, ms=round(milliseconds, 5), spread=round(spread, 3), gb_per_s=round(rates[name]))
+        rows.append(row | {"of_copy": round(rates[name] / rates["copy"], 3)})
+        print(f"  {rows[-1]}", flush=True)

@@ -1,13 +1,12 @@
 """Checks and measurements on an NVIDIA GPU: tests/gpu/run_all PART... [--out FOLDER] [--limit SECONDS] [--commit NAME]
 
-steps        training steps of two networks: the same bits twice, losses near the CPU's
-graphs       training steps by graphs: the bits of eager ones, no launch from Python, and the time of both
+graphs       training steps: the same bits twice and as graphs, losses near the CPU's, and the time of both
 sanitizer    every kernel at small sizes under compute-sanitizer: memcheck, racecheck, initcheck, synccheck
 correctness  the tables of tests/kernels/cases and every rung of every ladder, on the device
 ops          every op of the engine beside the CPU, on the device
-kernels      memory-bound kernels beside a device copy, and the host time of a launch
+kernels      memory-bound kernels beside a device copy
 profiles     the device's time and memory by the profiler, beside events around the whole
-parallel     NCCL's collectives and graphs with one rank, replicas as threads, several ranks where NCCL takes them
+ranks        NCCL's collectives with one rank, replicas as threads, several ranks where NCCL takes them
 training     the main jobs by the package's command: the CPU's accuracy, and the same bits twice
 peers        beside PyTorch, all of these:
 products     each rung of the matrix product in each type beside cuBLAS
@@ -28,6 +27,7 @@ with "failed" and "why". The exit code is 0 if all parts succeeded, 2 where ther
 """
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -40,14 +40,15 @@ import time
 import traceback
 from datetime import date
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ("products", "convolutions", "networks", "race", "compiled")
-PARTS = (
-    "steps", "graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "parallel", "training", *PEERS,
-)  # fmt: skip
+PEERS = ["products", "convolutions", "networks", "race", "compiled"]
+PARTS = ["graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "ranks", "training", *PEERS]
+FILES = {"sanitizer": "small", "ops": "correctness", "products": "ladders", "convolutions": "ladders"}
+FILES |= {"compiled": "networks"}  # of this folder, where a part is no file of its own
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
 SECTION = "section: "  # begins the line of a part's output that holds what it found
@@ -61,13 +62,6 @@ def commit():
     except FileNotFoundError:
         return "unknown"
     return "unknown" if known.returncode else known.stdout.strip() + "+" * bool(changed.stdout.strip())
-
-
-def _version(package):
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def machine():
@@ -84,7 +78,7 @@ def machine():
         "python": platform.python_version(),
         "cupy": cupy.__version__,
         "numpy": numpy.__version__,
-        **{name: _version(name) for name in ("numba", "torch")},
+        **{name: version(name) for name in ("numba", "torch") if find_spec(name)},
         "commit": commit(),
         "date": date.today().isoformat(),
     }
@@ -105,7 +99,7 @@ def tell_section(part, limit):
     guard.daemon = True
     guard.start()
     try:
-        import_module(f"tests.gpu.{part}").run(found)
+        getattr(import_module(f"tests.gpu.{FILES.get(part, part)}"), part)(found)
     except Exception as error:  # whatever it is, what was found so far counts
         traceback.print_exc()
         found |= {"failed": True, "why": f"{type(error).__name__}: {error}"}
@@ -119,16 +113,14 @@ def merge(file, part, found):
     results = json.loads(file.read_text()) if file.exists() else {"parts": {}}
     results["parts"][part] = found
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_suffix(".new")
-    temporary.write_text(json.dumps(results, indent=1) + "\n")
-    temporary.replace(file)
+    file.write_text(json.dumps(results, indent=1) + "\n")
 
 
-def run_part(part, folder, limit, here):
-    """Run a part on the machine `here` in a process of its own; whether it succeeded."""
+def run_part(part, folder, limit, here, program=("-m", "tests.gpu.main")):
+    """Run a part on the machine `here` in a process of its own, by a program of Python; whether it succeeded."""
     print(f"==> {part}", flush=True)
     begun, found = time.monotonic(), {"failed": True, "why": "ended without a word"}
-    command = [sys.executable, "-u", "-m", "tests.gpu.main", part, "--section", "--limit", str(limit)]
+    command = [sys.executable, "-u", *program, part, "--section", "--limit", str(limit)]
     options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
     with subprocess.Popen(command, **options) as process:
         guard = threading.Timer(limit + MERCY, _end, [process])
@@ -144,7 +136,7 @@ def run_part(part, folder, limit, here):
             guard.cancel()
             _end(process)
     seconds = round(time.monotonic() - begun, 1)
-    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', here['gpu'].lower()).strip('-')}.json"
+    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', here['gpu'].lower())}.json"
     merge(file, part, {"machine": here} | found | {"seconds": seconds})
     print(f"<== {part}: {found.get('why', 'failed' if code else 'passed')}, {seconds} s", flush=True)
     return code == 0
@@ -152,10 +144,8 @@ def run_part(part, folder, limit, here):
 
 def _end(process):
     """End a part and all that it started."""
-    try:
+    with contextlib.suppress(ProcessLookupError):  # all have ended
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:  # all have ended
-        return
 
 
 def main():
@@ -174,7 +164,7 @@ def main():
         print(f"tests/gpu/run_all: needs CuPy and an NVIDIA GPU: {error}", file=sys.stderr)
         return 2
     here["commit"] = options.commit or here["commit"]
-    parts = [part for name in options.parts for part in (PEERS if name == "peers" else (name,))]
+    parts = [part for name in options.parts for part in (PEERS if name == "peers" else [name])]
     return 0 if all([run_part(part, options.out, options.limit, here) for part in parts]) else 1
 
 

@@ -15,20 +15,15 @@ def recorded():
     """(model, profile of some steps, seconds between an event before and one after them)."""
     model = models.build(NETWORK, tasks.SHAPES[NETWORK]).to("cuda")
     optimizer = optim.Adam(model.parameters())
-    ((x, y),) = tasks.batches(NETWORK, BATCH, 1)
-    data = Tensor(x).to("cuda"), Tensor(y).to("cuda")
-
-    def steps(count):
-        for _ in range(count):
-            optimizer.zero_grad()
-            F.cross_entropy(model(data[0]), data[1]).backward()
-            optimizer.step()
-
-    steps(WARMING)
+    data = [tuple(Tensor(array).to("cuda") for array in batch) for batch in tasks.batches(NETWORK, BATCH, 1)]
+    step = tasks.step_of(model, optimizer, F.cross_entropy, data)
+    for number in range(WARMING):
+        step(number)
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     with Profile(model, optimizer=optimizer) as profile:
         begin.record()
-        steps(STEPS)
+        for number in range(STEPS):
+            step(number)
         end.record()
     return model, profile, cupy.cuda.get_elapsed_time(begin, end) / 1000
 
@@ -51,10 +46,9 @@ def faults(model, profile, seconds):
     return [name for name, found in wrong.items() if found]
 
 
-def run(found):
+def profiles(found):
     model, profile, seconds = recorded()
-    found["network"], found["batch"], found["steps"] = NETWORK, BATCH, STEPS
-    found["seconds_between_events"] = seconds
+    found |= {"network": NETWORK, "batch": BATCH, "steps": STEPS, "seconds_between_events": seconds}
     found["totals"] = {name: round(value, 6) for name, value in profile.totals().items()}
     found["peak_bytes"] = profile.peak()[0]
     found["device_milliseconds"] = {row.name: round(1e3 * row.device, 4) for row in profile.rows("op")}

@@ -1,7 +1,4 @@
-"""Times on the device: medians of events, contenders taking turns so that a drift of the clock meets all of them.
-
-The device is kept busy while the host submits, so that times of short kernels are theirs and not those of the host.
-"""
+"""Times on the device: medians of calls that take turns, so that a drift of the clock meets all of them."""
 
 import statistics
 import time
@@ -9,11 +6,10 @@ import time
 import cupy
 import numpy as np
 
-__all__ = ["host_microseconds", "in_turns", "medians", "random"]
-
 FILL = 1 << 31  # bytes that are filled to keep the device busy: about half a millisecond each time
 MOST_FILLS = 63
 MOST_CALLS = 200  # between two events: the driver's queue holds about a thousand launches
+FIRST = 5  # calls of a step until its kernels are compiled, chosen and captured
 _rng = np.random.default_rng(0)
 
 
@@ -22,8 +18,14 @@ def random(*shape):
     return cupy.asarray(_rng.standard_normal(shape, dtype=np.float32))
 
 
+# ---- by events: what a short kernel takes, whatever the host takes to submit it --------------------------------------
+
+
 def _once(call, repeats, fills, memory):
-    """(milliseconds of one call, whether the host was late), from events around several."""
+    """(milliseconds of one call, whether the host was late), from events around several.
+
+    fills keep the device busy while the host submits.
+    """
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     for _ in range(fills):
         memory.data.memset_async(0, memory.nbytes)
@@ -53,39 +55,32 @@ def medians(calls, rounds=11, budget=0.5):
     half. budget: seconds for each call in all."""
     memory = cupy.empty(FILL, cupy.uint8)
     settings = {name: _settings(call, 1000 * budget / rounds, memory) for name, call in calls.items()}
-    times = {name: [] for name in calls}
-    for _ in range(rounds):
-        for name, call in calls.items():
-            times[name].append(_once(call, *settings[name], memory)[0])
+    turns = [{name: _once(call, *settings[name], memory)[0] for name, call in calls.items()} for _ in range(rounds)]
     found = {}
-    for name, all_times in times.items():
-        quarters = statistics.quantiles(all_times, n=4)
-        found[name] = statistics.median(all_times), (quarters[2] - quarters[0]) / statistics.median(all_times)
+    for name in calls:
+        low, middle, high = statistics.quantiles((turn[name] for turn in turns), n=4, method="inclusive")
+        found[name] = middle, (high - low) / middle
     return found
 
 
-def in_turns(steps, rounds, burst):
-    """{name: seconds} of a step(number) with the wait for the device, so many at a time: the median over rounds."""
-    times = {name: [] for name in steps}
-    for _ in range(rounds):
-        for name, step in steps.items():
-            cupy.cuda.Device().synchronize()
-            begun = time.perf_counter()
-            for number in range(burst):
-                step(number)
-            cupy.cuda.Device().synchronize()
-            times[name].append((time.perf_counter() - begun) / burst)
-    return {name: statistics.median(values[1:] or values) for name, values in times.items()}
+# ---- by the clock of the host: whole steps ---------------------------------------------------------------------------
 
 
-def host_microseconds(call, count=500, rounds=7):
-    """What one call costs the host, the device being free to lag behind: the median over rounds."""
-    times = []
-    for _ in range(rounds):
-        cupy.cuda.Device().synchronize()
-        begun = time.perf_counter()
-        for _ in range(count):
-            call()
-        times.append((time.perf_counter() - begun) / count)
+def _lasted(step, count):
+    """Seconds of a step(number), from so many."""
     cupy.cuda.Device().synchronize()
-    return 1e6 * statistics.median(times)
+    begun = time.perf_counter()
+    for number in range(count):
+        step(number)
+    cupy.cuda.Device().synchronize()
+    return (time.perf_counter() - begun) / count
+
+
+def in_turns(steps, rounds=11, seconds=0.05):
+    """{name: seconds} of a step(number): the median over rounds, each of as many steps as take so long."""
+    counts = {}
+    for name, step in steps.items():
+        _lasted(step, FIRST)
+        counts[name] = max(1, int(seconds / _lasted(step, FIRST)))
+    turns = [{name: _lasted(step, counts[name]) for name, step in steps.items()} for _ in range(rounds)]
+    return {name: statistics.median(turn[name] for turn in turns) for name in steps}

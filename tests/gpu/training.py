@@ -41,7 +41,7 @@ def job(row, device="cuda", extra=()):
     return found | {"failed": accuracy < row["test_accuracy"] - short or not found["same_bits_twice"]}
 
 
-def run(found):
+def training(found):
     found |= {"jobs": [], "data": os.environ.get("MINIGRAD_DATA")}
     for row in json.loads(CPU.read_text())["jobs"]:
         result = job(row)

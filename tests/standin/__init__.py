@@ -9,7 +9,7 @@ Arrays lie in memory of the interpreter; kernels that the real launcher starts a
 raised. CuPy's names, arguments and refusals are those of names.json. Stricter than the real one: an array of another
 device than the current one is refused everywhere, as if no device could reach the memory of another; and memory that
 two streams use while neither waits for the other is an OrderError. What it cannot tell: time, the rounding of CuPy's
-own kernels (arithmetic is NumPy's), graphs, and what the host does to pinned memory while a copy is under way.
+own kernels (arithmetic is NumPy's), and what the host does to pinned memory while a copy is under way.
 """
 
 import sys
@@ -31,6 +31,8 @@ def _forget(names):
     """What was made with another CuPy: the launcher, and the modules that are named."""
     for name in (LAUNCH, *names):
         sys.modules.pop(name, None)
+        package, _, name = name.rpartition(".")
+        vars(sys.modules.get(package, sys)).pop(name, None)
     for kernel in KERNELS.values():
         kernel.__dict__.pop("_launch", None)
 

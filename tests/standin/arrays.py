@@ -1,27 +1,26 @@
-"""cupy.ndarray: memory of the interpreter behind CuPy's face, computed by NumPy under CuPy's names and arguments.
+"""cupy.ndarray and CuPy's functions: memory of the interpreter, computed by NumPy under CuPy's names and arguments.
 
-Methods are those of names.json. What CuPy does otherwise than NumPy (no arrays of the host, C order of results, 0-d
-results that stay arrays, masks that the host waits for) is done as CuPy does it; an index beyond the end, which CuPy
-wraps around, is refused.
+Methods, functions and ufuncs are those of names.json. What CuPy does otherwise than NumPy (no arrays of the host, C
+order of results, 0-d results that stay arrays, masks that the host waits for) is done as CuPy does it; an index beyond
+the end, which CuPy wraps around, is refused.
 """
 
-import inspect
 from typing import NamedTuple
 
 import numpy as np
 
-from .graphs import noted, recorded, refuse
+from .graphs import capturing, noted, recorded, refuse
 from .machine import current, mark, written
 from .memory import MemoryPointer, alloc
 from .names import known, signature
-
-__all__ = ["SCALARS", "bound", "check", "derived", "dtype_of", "fresh", "like_views", "ndarray", "plain", "wrapped"]
+from .streams import Device
 
 TYPES = "?bhilqBHILQefdFD"
 SCALARS = bool | int | float | complex | np.generic
 LIBRARY = {"dot", "einsum", "inner", "kron", "matmul", "outer", "tensordot", "vdot"}  # of NVIDIA's libraries
 WAITS = {"argwhere", "flatnonzero", "nonzero", "repeat", "unique"}  # the host needs values for the shape of the result
 FREE = {"arange", "broadcast_shapes", "can_cast", "eye", "linspace", "promote_types", "result_type"}  # need no array
+NAMES = known()["cupy"]
 
 
 def dtype_of(dtype):
@@ -33,14 +32,15 @@ def dtype_of(dtype):
 
 
 class Flags(NamedTuple):
-    """What CuPy says about the layout of an array, and no more."""
+    """What CuPy says about the layout of an array."""
 
     c_contiguous: bool
     f_contiguous: bool
-    owndata: bool
 
     forc = property(lambda self: self.c_contiguous or self.f_contiguous)
-    fnc = property(lambda self: self.f_contiguous and not self.c_contiguous)
+
+    def fit(self, order):
+        return {"C": self.c_contiguous, "F": self.f_contiguous}.get(order, True)
 
 
 class ndarray:
@@ -59,20 +59,9 @@ class ndarray:
 
     # ---- what it is ------------------------------------------------------------------------------------------------
 
-    shape = property(lambda self: self._x.shape)
-    dtype = property(lambda self: self._x.dtype)
-    strides = property(lambda self: self._x.strides)
-    ndim = property(lambda self: self._x.ndim)
-    size = property(lambda self: self._x.size)
-    itemsize = property(lambda self: self._x.itemsize)
-    nbytes = property(lambda self: self._x.nbytes)
-    device = property(lambda self: self._memory.device)
+    device = property(lambda self: Device(self._memory.device_id))
+    flags = property(lambda self: Flags(self._x.flags.c_contiguous, self._x.flags.f_contiguous))
     T = property(lambda self: wrapped(self._x.T, self))
-    real = property(lambda self: self)
-
-    @property
-    def flags(self):
-        return Flags(self._x.flags.c_contiguous, self._x.flags.f_contiguous, self.base is None)
 
     @property
     def data(self):
@@ -94,13 +83,23 @@ class ndarray:
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
-    # ---- to the host and back ----------------------------------------------------------------------------------------
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(None,), **options):
+        if method != "__call__" or ufunc.__name__ not in CUPY_UFUNCS:
+            return NotImplemented
+        return CUPY_UFUNCS[ufunc.__name__](*inputs, out=out[0], **options)
+
+    def __array_function__(self, function, types, arguments, options):
+        return (FUNCTIONS.get(function.__name__) or find(function.__name__))(*arguments, **options)
+
+    def __dlpack_device__(self):
+        return 2, self._memory.device_id
+
+    # ---- to the host -------------------------------------------------------------------------------------------------
 
     def get(self, stream=None, order="C", out=None, blocking=True):
         """A copy on the host, into `out` if that is given."""
-        if out is not None:
-            self._check_host(out, "obtained from")
         machine = current()
+        self._check_host(self if out is None else out)
         if blocking or out is None or machine.pinned_at(out.ctypes.data) is None:
             refuse(stream=stream)  # the host waits, or its memory may be paged out
         elif noted("get", lambda: self.get(stream, order, out, False), [self._x], stream):
@@ -118,28 +117,18 @@ class ndarray:
 
     def set(self, arr, stream=None):
         """Copy an array of the host of the same shape and dtype into this one, which must be contiguous."""
-        self._check_host(arr, "set to")
-        if not self.flags.forc:
-            raise RuntimeError("Cannot set to non-contiguous array")
-        machine = current()
-        if stream is None or machine.pinned_at(arr.ctypes.data) is None:
-            refuse(stream=stream)
-        elif noted("set", lambda: self.set(arr, stream), [self._x], stream):
-            return
-        machine.copied["to device"] += self.nbytes
-        machine.access("set", [], [self._x], stream)
+        self._check_host(arr)
+        refuse(stream=stream)  # the host waits, or its memory may be paged out
+        current().copied["to device"] += self.nbytes
         if stream is None:
-            machine.wait("set")
+            current().wait("set")
         self._x[...] = arr
+        current().access("set", [], [self._x], stream)
         mark(self._x)
 
-    def _check_host(self, array, how):
-        if not isinstance(array, np.ndarray):
-            raise TypeError(f"Only numpy.ndarray can be {how} cupy.ndarray")
-        if self.dtype != array.dtype:
-            raise TypeError(f"{array.dtype} array cannot be {how} {self.dtype} array")
-        if self.shape != array.shape:
-            raise ValueError(f"Shape mismatch. Expected shape: {self.shape}, actual shape: {array.shape}")
+    def _check_host(self, other):
+        if not isinstance(other, np.ndarray | ndarray) or (other.dtype, other.shape) != (self.dtype, self.shape):
+            raise TypeError(f"stand-in: {other.dtype} array of {other.shape} for {self.dtype} of {self.shape}")
 
     def _read(self, why):
         machine = current()
@@ -182,15 +171,11 @@ class ndarray:
     def astype(self, dtype, order="K", casting=None, subok=None, copy=True):
         if casting is not None or subok is not None:
             raise TypeError("casting is not supported yet")
-        dtype, flags = dtype_of(dtype), self.flags
-        if not copy and dtype == self.dtype and {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, True):
-            return self
-        return self._astype(dtype, order)
+        dtype = dtype_of(dtype)
+        return self if not copy and dtype == self.dtype and self.flags.fit(order) else _copied(self, dtype, order)
 
-    @recorded
-    def _astype(self, dtype, order):
-        check("astype", self)
-        return fresh(self._x.astype(dtype), order)
+    def copy(self, order="C"):
+        return _copied(self, self.dtype, order)
 
     def reshape(self, *shape, order="C", copy=None):
         found = self._x.reshape(*shape)
@@ -203,62 +188,16 @@ class ndarray:
     def transpose(self, *axes):
         return wrapped(self._x.transpose(*axes), self)
 
-    @recorded
-    def sort(self, axis=-1, kind=None):
-        check("sort", self)
-        if not self.flags.c_contiguous:
-            raise NotImplementedError("Sorting non-contiguous array is not supported.")
-        self._x.sort(axis)
-        written(self._x)
-
-    @recorded
-    def copy(self, order="C"):
-        check("copy", self)
-        return fresh(self._x, order)
-
-    def __deepcopy__(self, memo=None):
-        with self.device:
-            return self.copy("K")
-
-    __copy__ = __deepcopy__
-
     def __matmul__(self, other):
-        from .functions import matmul
-
         return matmul(self, other)
 
-    # ---- NumPy's protocols -------------------------------------------------------------------------------------------
 
-    def __array_ufunc__(self, ufunc, method, *inputs, out=None, **options):
-        from .functions import CUPY_UFUNCS, matmul
-
-        function = matmul if ufunc is np.matmul else CUPY_UFUNCS.get(ufunc.__name__)
-        if method != "__call__" or function is None:
-            return NotImplemented
-        return function(*inputs, **options, **({} if out is None else {"out": out[0]}))
-
-    def __array_function__(self, function, types, arguments, options):
-        from .modules import CUPY
-
-        found = getattr(CUPY, function.__name__, None)
-        return NotImplemented if found is None else found(*arguments, **options)
-
-    def __dlpack__(self, *, stream=None, **options):
-        raise NotImplementedError("stand-in: DLPack")
-
-    def __dlpack_device__(self):
-        return 2, self._memory.device_id
-
-
-ndarray.__module__ = "cupy"
-
-
-def _dunder(name):
-    return lambda self, *more: getattr(self._read(name), f"__{name}__")(*more)
-
-
+ndarray.__module__, ndarray.__hash__ = "cupy", None
+for name in ("shape", "dtype", "strides", "ndim", "size", "itemsize", "nbytes"):
+    setattr(ndarray, name, property(lambda self, name=name: getattr(self._x, name)))
 for name in ("bool", "int", "float", "index", "repr", "str", "format"):
-    setattr(ndarray, f"__{name}__", _dunder(name))
+    dunder = f"__{name}__"
+    setattr(ndarray, dunder, lambda self, *more, name=name, dunder=dunder: getattr(self._read(name), dunder)(*more))
 for name in ("item", "tolist", "tobytes"):
     setattr(ndarray, name, lambda self, *more, name=name: getattr(self._read(name), name)(*more))
 
@@ -272,11 +211,7 @@ def _subscript(array, key):
     found = []
     for part in key:
         if not _is_plain(part):
-            if not isinstance(part, ndarray):
-                part = np.asarray(part)
-                refuse()
-                current().copied["to device"] += part.nbytes
-                part = fresh(part)
+            part = part if isinstance(part, ndarray) else asarray(np.asarray(part))
             check("subscript", array, part)
             if part.dtype == bool:
                 current().wait("boolean subscript")
@@ -291,7 +226,7 @@ def check(name, *arrays):
     """Arrays work on their own device only: here as if no device could reach the memory of another."""
     machine = current()
     machine.functions[name] += 1
-    machine.doing = name
+    machine.thread.doing = name
     arrays = [array for array in arrays if isinstance(array, ndarray)]
     for array in arrays:
         if array._memory.device_id not in (None, machine.device):
@@ -333,24 +268,22 @@ def like_views(result, arrays):
         return type(result)([like_views(part, arrays) for part in result])
     if not isinstance(result, np.ndarray | np.generic):
         return result
-    if isinstance(result, np.ndarray):
-        for array in arrays:
-            if result is array._x:
-                return array
-            if result.size and np.may_share_memory(result, array._x):
-                return wrapped(result, array)
+    for array in arrays if isinstance(result, np.ndarray) else ():
+        if result is array._x:
+            return array
+        if result.size and np.may_share_memory(result, array._x):
+            return wrapped(result, array)
     return fresh(result)
 
 
-# ---- functions and methods, computed by NumPy's ----------------------------------------------------------------------
+@recorded
+def _copied(array, dtype, order, from_other=False):
+    if not from_other:
+        check("copy", array)
+    return fresh(array._x.astype(dtype, copy=False), order)
 
 
-def bound(name, parameters, arguments, options):
-    """The given arguments by their names; TypeError for others than CuPy's function has."""
-    try:
-        return signature(parameters).bind(*arguments, **options)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}") from None
+# ---- functions, methods and ufuncs, computed by NumPy's --------------------------------------------------------------
 
 
 def arrays_in(name, values):
@@ -364,37 +297,26 @@ def arrays_in(name, values):
             yield from arrays_in(name, value)
 
 
-def _for_numpy(function, call):
-    """(arguments, options) of a call under the names that NumPy has for them, which differ here and there."""
-    if any(p.kind is p.VAR_POSITIONAL for p in call.signature.parameters.values()):
-        return plain(list(call.args)), {name: plain(value) for name, value in call.kwargs.items()}
-    theirs = list(inspect.signature(function).parameters.values())
-    named, arguments, options = {p.name for p in theirs if p.kind is not p.POSITIONAL_ONLY}, [], {}
-    for position, name in enumerate(call.signature.parameters):
-        if name in call.arguments:
-            if position == 0 or theirs[min(position, len(theirs) - 1)].kind is inspect.Parameter.POSITIONAL_ONLY:
-                arguments.append(plain(call.arguments[name]))
-            else:
-                options[name if name in named else theirs[position].name] = plain(call.arguments[name])
-    return arguments, options
-
-
-def derived(name, function, parameters, label=None):
+def derived(name, function, parameters):
     """CuPy's function of a name, computed by NumPy's. What NVIDIA's libraries compute is counted."""
-    label = label or name
 
     def call(*arguments, **options):
-        given = bound(label, parameters, arguments, options)
-        found = list(arrays_in(label, [*given.args, *given.kwargs.values()]))
+        try:
+            given = signature(parameters).bind(*arguments, **options)
+        except TypeError as error:
+            raise TypeError(f"{name}() {error}") from None
+        found = list(arrays_in(name, [*given.args, *given.kwargs.values()]))
         if not found and name not in FREE:
-            raise TypeError(f"Unsupported type (stand-in, in {label}: wants an array of CuPy)")
-        check(label, *found)
-        used(label, name in LIBRARY or "." in label)
+            raise TypeError(f"Unsupported type (stand-in, in {name}: wants an array of CuPy)")
+        check(name, *found)
+        if name in LIBRARY:
+            if capturing():
+                raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
+            current().library[name] += 1
         if name in WAITS:
-            current().wait(label)
-        theirs, named = _for_numpy(function, given)
+            current().wait(name)
         with np.errstate(all="ignore"):
-            result = function(*theirs, **named)
+            result = function(*plain(arguments), **{name: plain(value) for name, value in options.items()})
         if (out := given.arguments.get("out")) is not None:
             written(out._x)
         return like_views(result, found)
@@ -403,35 +325,60 @@ def derived(name, function, parameters, label=None):
     return recorded(call)
 
 
-def used(label, library=True):
-    """Count a call into a library of NVIDIA, which no stream captures."""
-    from .graphs import capturing
-
-    if library and capturing():
-        raise NotImplementedError("calling cuBLAS API during stream capture is currently unsupported")
-    current().library[label] += library
-
-
-for name, parameters in known()["cupy"]["ndarray"]["members"].items():
+for name, parameters in NAMES["ndarray"]["members"].items():
     if parameters is not None and hasattr(np, name) and not hasattr(ndarray, name):
         setattr(ndarray, name, derived(name, getattr(np, name), "a, " + parameters))
 
 
-# ---- operators -------------------------------------------------------------------------------------------------------
+class ufunc:
+    """One elementwise function."""
 
+    def __init__(self, name):
+        self.__name__, self._numpys = name, getattr(np, name)
+
+    @recorded
+    def __call__(self, *arguments, out=None, dtype=None, casting="same_kind", **others):
+        if others:
+            raise TypeError(f"Wrong arguments {others}")
+        for value in arguments:
+            if not isinstance(value, ndarray | SCALARS):
+                raise TypeError(f"Unsupported type {type(value)}")
+        if not isinstance(out, ndarray | None):
+            raise TypeError("Output arguments type must be cupy.ndarray")
+        arrays = [value for value in (*arguments, out) if isinstance(value, ndarray)]
+        check(self.__name__, *arrays)
+        if any(array.dtype.char not in TYPES for array in arrays):
+            raise TypeError(f"Wrong type ({[array.dtype for array in arrays]}) of arguments for {self.__name__}")
+        with np.errstate(all="ignore"):
+            result = self._numpys(*map(plain, arguments), out=plain(out), dtype=dtype, casting=casting)
+        if out is not None:
+            written(out._x)
+        return like_views(result, arrays)
+
+    @recorded
+    def at(self, a, indices, b):
+        check(f"{self.__name__}.at", a, indices, b)
+        self._numpys.at(a._x, plain(indices), plain(b))
+        written(a._x)
+
+
+ufunc.__module__ = "cupy._core._kernel"
+CUPY_UFUNCS = {
+    name: ufunc(name)
+    for name, told in NAMES.items()
+    if isinstance(told, dict) and "inputs" in told and isinstance(getattr(np, name, None), np.ufunc)
+}
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide", "floordiv": "floor_divide",
     "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
     "lshift": "left_shift", "rshift": "right_shift",
 }  # fmt: skip
-COMPARED = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-UNARY = {"neg": "negative", "abs": "absolute", "invert": "invert"}
+OTHERS = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+OTHERS |= {"neg": "negative", "abs": "absolute", "invert": "invert"}
 
 
 def _operator(name, swapped=False, in_place=False):
     def call(self, *others):
-        from .functions import CUPY_UFUNCS
-
         if others and not isinstance(others[0], ndarray | np.ndarray | SCALARS):
             return NotImplemented
         operands = (*others, self) if swapped else (self, *others)
@@ -440,9 +387,100 @@ def _operator(name, swapped=False, in_place=False):
     return call
 
 
-for name, ufunc in (BINARY | COMPARED | UNARY).items():
-    setattr(ndarray, f"__{name}__", _operator(ufunc))
-    if name in BINARY:
-        setattr(ndarray, f"__r{name}__", _operator(ufunc, swapped=True))
-        setattr(ndarray, f"__i{name}__", _operator(ufunc, in_place=True))
-ndarray.__hash__ = None
+for name, function in (BINARY | OTHERS).items():
+    setattr(ndarray, f"__{name}__", _operator(function))
+for name, function in BINARY.items():
+    setattr(ndarray, f"__r{name}__", _operator(function, swapped=True))
+    setattr(ndarray, f"__i{name}__", _operator(function, in_place=True))
+
+
+# ---- functions that CuPy has otherwise than NumPy --------------------------------------------------------------------
+
+
+matmul = derived("matmul", lambda a, b, out=None: np.matmul(a, b, out=out), NAMES["matmul"])
+
+
+def empty(shape, dtype=float, order="C"):
+    return ndarray(shape, dtype, order=order)
+
+
+def empty_like(prototype, dtype=None, order="K", subok=None, shape=None):
+    if subok is not None or not isinstance(prototype, ndarray):
+        raise TypeError(f"Unsupported type {type(prototype)}")
+    like = np.empty_like(prototype._x, dtype, order, subok=False, shape=shape)
+    return ndarray(like.shape, dtype_of(like.dtype), alloc(like.nbytes), like.strides)
+
+
+def full(shape, fill_value, dtype=None, order="C"):
+    made = empty(shape, np.asarray(plain(fill_value)).dtype if dtype is None else dtype, order)
+    made.fill(fill_value)
+    return made
+
+
+def zeros(shape, dtype=float, order="C"):
+    return full(shape, 0, dtype, order)
+
+
+def ones(shape, dtype=None, order="C"):
+    return full(shape, 1, float if dtype is None else dtype, order)
+
+
+def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
+    """An array on the current device: of another device, of the host, or of numbers."""
+    machine, order = current(), order or "K"
+    if isinstance(obj, ndarray):
+        here = obj._memory.device_id == machine.device
+        if here and not copy and obj.flags.fit(order) and dtype in (None, obj.dtype):
+            return obj
+        if not here:
+            machine.copied["between devices"] += obj.nbytes
+        return _copied(obj, obj.dtype if dtype is None else dtype_of(dtype), order, not here)
+    values = np.array(obj, dtype, ndmin=ndmin, copy=None)
+    dtype_of(values.dtype)
+    refuse()  # it goes by way of pinned memory that others get afterwards
+    machine.copied["to device"] += values.nbytes
+    if blocking:
+        machine.wait("array")
+    return fresh(values, order if order in "CF" else "F" if values.flags.fnc else "C")
+
+
+def asarray(a, dtype=None, order=None, *, copy=None, blocking=False):
+    return array(a, dtype, bool(copy), order, blocking=blocking)
+
+
+def ascontiguousarray(a, dtype=None):
+    if not isinstance(a, ndarray):
+        raise TypeError(f"Argument 'a' has incorrect type (expected cupy._core.core._ndarray_base, got {type(a)})")
+    return (a if a.ndim else a.reshape(1)).astype(a.dtype if dtype is None else dtype, "C", copy=False)
+
+
+@recorded
+def copyto(dst, src, casting="same_kind", where=None):
+    """Copy into an array, from one of any device or a number."""
+    if isinstance(src, np.ndarray) and src.ndim:
+        raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
+    if isinstance(src, ndarray) and src._memory.device_id != dst._memory.device_id and where is None:
+        current().copied["between devices"] += src.nbytes
+    else:
+        check("copyto", dst, src, where)
+    np.copyto(dst._x, plain(src), casting, where=True if where is None else plain(where))
+    written(dst._x)
+
+
+def from_dlpack(array, *, device=None, copy=None):
+    """A view on the memory of an array that lies on a device."""
+    if not isinstance(array, ndarray):
+        raise NotImplementedError(f"stand-in: DLPack from {type(array).__module__}.{type(array).__name__}")
+    return wrapped(array._x.view(), array)
+
+
+OWN = array, asarray, ascontiguousarray, copyto, empty, empty_like, from_dlpack, full, matmul, ones, zeros
+FUNCTIONS = {function.__name__: function for function in OWN}
+
+
+def find(name):
+    """CuPy's function or value of a name: None if the stand-in has nothing for it."""
+    told, numpys = NAMES[name], getattr(np, name, None)
+    if isinstance(told, str) and callable(numpys):
+        return derived(name, numpys, told)
+    return numpys if isinstance(numpys, type | float) else None

@@ -4,23 +4,21 @@ import ctypes
 import functools
 import itertools
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 
-from minigrad_kernels.interpreter import address as interpreted_address
 from minigrad_kernels.interpreter import recording
-from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, owner_of
+from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation
 from minigrad_kernels.toolchain.cuda import KERNELS
 
 from .graphs import noted
-from .machine import CUDARuntimeError, Launch, current, owner_at
+from .machine import CUDARuntimeError, current, owner_at
 from .names import known
-from .streams import Device, event_query
-
-__all__ = ["DRIVER", "RUNTIME", "CUDADriverError", "Function", "Module"]
+from .streams import event_query
 
 STATIC_LIMIT = 48 << 10  # bytes of dynamic shared memory that a launch may ask for without funcSetAttribute
-OPT_IN = 232448
+OPT_IN, MAX_SHARED = 232448, known()["cupy.cuda.runtime"]["cudaDevAttrMaxSharedMemoryPerBlockOptin"]["value"]
 MAX_DYNAMIC_SHARED = 8
 _functions = itertools.count(101)
 TABLED = "the array at "  # how the interpreter names arrays that are no arguments, before their address
@@ -70,28 +68,49 @@ def launch(f, x, y, z, width, height, depth, shared, stream, parameters, extra):
     words = tuple(ctypes.c_uint64.from_address(place).value for place in places)
     grid, block = (x, y, z), (width, height, depth)
     with machine.lock:
-        machine.launches.append(Launch(name, grid, block, shared, stream, device, words, f))
+        told = {"name": name, "grid": grid, "block": block, "shared": shared, "stream": stream, "words": words}
+        machine.launches.append(SimpleNamespace(**told, device=device, function=f))
     if machine.execute:
-        arguments = _arguments(machine, kernel, words)
-        arrays = [argument for argument in arguments if isinstance(argument, np.ndarray)]
-        # A graph keeps these too: another thread's launch may have taken their arrays for known by address.
-        pointed = [word for word, (_, kind) in zip(words, kernel.parameters, strict=True) if kind.endswith("*")]
-        arrays += [owner_at(word)[0] for word in pointed]
+        arguments = [_argument(machine, *pair) for pair in zip(kernel.parameters, words, strict=True)]
+        _check_devices(machine, kernel, words, arguments)
         run = functools.partial(_run, machine, kernel, grid, block, arguments, shared, stream)
-        if not noted(name, run, arrays, stream):
+        pointers = [word for word, (_, kind) in zip(words, kernel.parameters, strict=True) if kind[-1] == "*"]
+        if not noted(name, run, [owner_at(word)[0] for word in pointers], stream):
             run()
 
 
+def _argument(machine, parameter, word):
+    """What a word of the block of parameters stands for: a number, an array, or an address where none is known."""
+    slot = SLOTS.get(parameter[1])
+    if slot is not None:
+        return struct.unpack_from(slot, struct.pack("<Q", word))[0]
+    found = machine.pointed.get(word)
+    found = machine.pinned_at(word) if found is None else found
+    # A kernel of 16 bits finds sums of float32 by their address.
+    return word if found is None or (parameter[1][1:] == "16*" and found.itemsize > 2) else found
+
+
+def _check_devices(machine, kernel, words, arguments):
+    """What pointers point to lies on the current device; so do the arrays whose addresses stand in tables."""
+    for (name, kind), word, argument in zip(kernel.parameters, words, arguments, strict=True):
+        addresses = [word] if kind[-1] == "*" else []
+        if kind in ("u64*", "i64*") and isinstance(argument, np.ndarray) and argument.itemsize == 8:  # a table
+            addresses += [int(one) for one in np.unique(argument) if one > 1 << 48]
+        for address in addresses:
+            device = getattr(owner_at(address)[0], "home", machine.device)
+            if device != machine.device:
+                raise ValueError(
+                    f"{kernel.name}: {name} lies on device {device}, the current device is {machine.device} "
+                    "(stand-in: a missing switch of devices)"
+                )
+
+
 def _run(machine, kernel, grid, block, arguments, shared, stream):
+    """Interpret a kernel, and tell what it read and wrote: arguments, and arrays whose addresses it found in tables."""
     with recording() as reports:
         kernel._interpret(grid, block, arguments, shared)
-    _accesses(machine, kernel, arguments, reports[0][1], stream)
-
-
-def _accesses(machine, kernel, arguments, report, stream):
-    """Tell what the kernel read and wrote: arguments, and arrays of which it found the address in a table."""
     arrays = {name: x for (name, _), x in zip(kernel.parameters, arguments, strict=True) if isinstance(x, np.ndarray)}
-    counts = report.counts
+    counts = reports[0][1].counts
     for name in counts.bytes_loaded.keys() | counts.bytes_stored.keys():
         if name.startswith(TABLED):
             arrays[name] = _registered(int(name.removeprefix(TABLED), 16))
@@ -104,46 +123,6 @@ def _registered(address):
     owner, first = owner_at(address)
     ends = [end for start, end in allocation(address >> WINDOW_BITS).ranges if start == first]
     return owner.view(np.ndarray)[first : max(ends)]
-
-
-def _arguments(machine, kernel, words):
-    """The arguments of a kernel from its block of parameters: arrays where their address is known."""
-    pointers = [kind.endswith("*") for _, kind in kernel.parameters]
-    addresses = {word for word, pointer in zip(words, pointers, strict=True) if pointer}
-    known, found = machine.arguments(addresses), []
-    for word, (name, kind) in zip(words, kernel.parameters, strict=True):
-        if not kind.endswith("*"):
-            slot = SLOTS[kind]
-            found.append(struct.unpack_from(slot, struct.pack("<Q", word))[0])
-            continue
-        argument = known.get(word)
-        if argument is None:
-            argument = machine.pinned_at(word)
-        _check_device(machine, kernel.name, name, word if argument is None else argument)
-        if argument is not None and kind[1:] == "16*" and argument.itemsize > 2:
-            interpreted_address(argument)  # registers it: float32 sums that a kernel of 16 bits finds by their address
-            argument = None
-        found.append(word if argument is None else argument)
-        if argument is not None and kind in ("u64*", "i64*") and argument.dtype.itemsize == 8:
-            _check_table(machine, kernel.name, name, argument)
-    return found
-
-
-def _check_device(machine, kernel, name, argument):
-    owner = owner_at(argument)[0] if isinstance(argument, int) else owner_of(argument)
-    device = getattr(owner, "home", machine.device)
-    if device != machine.device:
-        raise ValueError(
-            f"{kernel}: {name} lies on device {device}, the current device is {machine.device} (stand-in: a missing "
-            "switch of devices)"
-        )
-
-
-def _check_table(machine, kernel, name, table):
-    """Addresses in a table of pointers are of this device, too."""
-    for word in np.unique(table):
-        if word > 1 << 48:
-            _check_device(machine, kernel, name, int(word))
 
 
 # ---- the runtime -----------------------------------------------------------------------------------------------------
@@ -163,10 +142,9 @@ def properties(device):
     }  # fmt: skip
 
 
-def attribute(attrib, device):
-    told = known()["cupy.cuda.runtime"]
-    values = {"cudaDevAttrMaxSharedMemoryPerBlockOptin": OPT_IN, "cudaDevAttrMultiProcessorCount": 132}
-    return {told[name]["value"]: value for name, value in values.items()}[attrib]
+def memory_info():
+    device = current().devices[current().device]
+    return device.capacity - device.held, device.capacity
 
 
 def device_count():
@@ -178,13 +156,13 @@ def device_count():
 RUNTIME = {
     "CUDARuntimeError": CUDARuntimeError,
     "deviceCanAccessPeer": lambda device, peerDevice: int(device != peerDevice),
-    "deviceGetAttribute": attribute,
+    "deviceGetAttribute": lambda attrib, device: {MAX_SHARED: OPT_IN}[attrib],
     "driverGetVersion": lambda: 13000,
     "eventQuery": event_query,
     "getDevice": lambda: current().device,
     "getDeviceCount": device_count,
     "getDeviceProperties": properties,
-    "memGetInfo": lambda: Device().mem_info,
+    "memGetInfo": memory_info,
     "runtimeGetVersion": lambda: 13000,
     "setDevice": set_device,
 }

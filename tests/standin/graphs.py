@@ -3,13 +3,14 @@
 A function of the library is called once while it is captured, for the shapes of its results, and what it wrote is put
 back; the graph calls it again on the same memory. Launches and copies by address are noted alone. Whatever makes the
 host wait, or would read memory of the host that is somebody else's by then, is refused as CUDA refuses it, and spoils
-the capture. A graph whose memory was given back since is not launched.
+the capture. A graph whose memory was given back since is not launched: it may belong to others by now, unless its pool
+is private and still there.
 """
 
 import functools
 import itertools
 import threading
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -18,9 +19,7 @@ from minigrad_kernels.interpreter.array import owner_of
 from .machine import CUDARuntimeError, current, mark
 from .order import Order
 
-__all__ = ["Graph", "GraphError", "capturing", "noted", "recorded", "refuse"]
-
-UNSUPPORTED, INVALIDATED, UNJOINED, ISOLATION, CAPTURED = 900, 901, 904, 905, 907
+UNSUPPORTED = 900
 _launches = itertools.count(1)
 
 
@@ -39,6 +38,11 @@ class Capture:
 
     def __init__(self, main):
         self.main, self.work, self.broken, self.order, self.groups = main, [], False, Order(), set()
+
+    def unjoined(self):
+        """Whether a stream did something that the main one does not wait for."""
+        seen = self.order.streams.get(self.main, {})
+        return any(seen.get(stream, 0) < known.get(stream, 0) for stream, known in self.order.streams.items())
 
     def note(self, name, stream, function, arrays=()):
         owners = [owner_of(array) for array in arrays if array is not None and array.size]
@@ -65,22 +69,9 @@ def refuse(status=UNSUPPORTED, stream=None, device=None):
             capture.refuse(status)
 
 
-def captured_event(event):
-    """Refuse to look at an event of a capture."""
-    if event.capture is not None:
-        event.capture.refuse(CAPTURED)
-
-
 # ---- functions -------------------------------------------------------------------------------------------------------
 
 _inside = threading.local()
-
-
-class _Borrowed:
-    """The memory of an array, without holding it."""
-
-    def __init__(self, memory):
-        self.owner, self.size, self.device_id = memory.owner, memory.size, memory.device_id
 
 
 def _borrowed(value):
@@ -88,8 +79,9 @@ def _borrowed(value):
     from .arrays import ndarray
 
     if isinstance(value, ndarray):
-        made = ndarray.__new__(ndarray)
-        made._memory, made._x, made.base = _Borrowed(value._memory), value._x, None
+        made, memory = ndarray.__new__(ndarray), value._memory
+        made._memory = SimpleNamespace(owner=memory.owner, size=memory.size, device_id=memory.device_id)
+        made._x, made.base = value._x, None
         return made
     if type(value) in (list, tuple):
         return type(value)(_borrowed(part) for part in value)
@@ -150,76 +142,14 @@ def noted(name, function, arrays, stream=None):
     return capture is not None
 
 
-# ---- streams ---------------------------------------------------------------------------------------------------------
-
-
-def begin(stream):
-    machine = current()
-    key = machine.stream(stream)
-    if stream.ptr == 0 or key in machine.captures:
-        raise CUDARuntimeError(UNSUPPORTED)
-    machine.captures[key] = Capture(key)
-
-
-def end(stream):
-    machine = current()
-    key = machine.stream(stream)
-    capture = machine.captures.get(key)
-    if capture is None or capture.main != key:
-        raise CUDARuntimeError(UNSUPPORTED)
-    machine.captures = {name: other for name, other in machine.captures.items() if other is not capture}
-    if capture.broken:
-        raise CUDARuntimeError(INVALIDATED)
-    seen = capture.order.streams.get(key, {})
-    if any(seen.get(other, 0) < known.get(other, 0) for other, known in capture.order.streams.items()):
-        raise CUDARuntimeError(UNJOINED)
-    return Graph(capture)
-
-
-def record(event, stream):
-    """Whether a stream captures, so that the event stands for a point of the graph."""
-    capture = capturing(stream)
-    event.capture = capture
-    if capture is None:
-        return False
-    key, event.token = current().stream(stream), object()
-    event.point = dict(capture.order.streams.setdefault(key, {}))
-    capture.work.append(("record", key, event.token, []))
-    return True
-
-
-def wait(stream, event):
-    """Whether a stream that waits for an event of a capture joins it."""
-    machine, capture = current(), capturing(stream)
-    if event.capture is None or event.capture not in machine.captures.values():
-        if capture is not None and event.recorded is not None:
-            capture.refuse(ISOLATION)
-        return False
-    key = machine.stream(stream)
-    machine.captures[key] = event.capture
-    seen = event.capture.order.streams.setdefault(key, {})
-    for other, clock in event.point.items():
-        seen[other] = max(seen.get(other, 0), clock)
-    event.capture.work.append(("wait", key, event.token, []))
-    return True
-
-
-@dataclass(frozen=True)
-class GraphLaunch:
-    """That a graph was launched; names: of what it does."""
-
-    names: list
-
-
 class Graph:
-    """What end_capture gives. work: how many things it does. As long as it lives, so do the groups of NCCL it calls."""
+    """What end_capture gives; names: of what it does. As long as it lives, so do the groups of NCCL it calls."""
 
     def __init__(self, capture):
         self._main, self._work, self.device = capture.main, capture.work, capture.main[0]
         for group in capture.groups:
             group.graphs.add(self)
 
-    work = property(lambda self: sum(name not in ("record", "wait") for name, *_ in self._work))
     names = property(lambda self: [name for name, *_ in self._work if name not in ("record", "wait")])
 
     def launch(self, stream=None):
@@ -229,7 +159,7 @@ class Graph:
             raise NotImplementedError("stand-in: graphs in graphs")
         if place[0] != self.device:
             raise CUDARuntimeError(400)
-        machine.graph_launches.append(GraphLaunch(self.names))
+        machine.graph_launches.append(SimpleNamespace(names=self.names))
         number, seen, functions = next(_launches), {}, machine.functions.copy()
         for name, stream_, what, owners in self._work:
             if stream_ == self._main:
@@ -246,14 +176,12 @@ class Graph:
                     machine.endless.add(there[1])
             else:
                 for owner in owners:
-                    _check_alive(name, owner)
-                with machine.replaying(there):
+                    if getattr(owner, "given_back", None) is not None and owner.given_back() is None:
+                        raise GraphError(f"{name} in a graph uses memory that was given back since it was captured")
+                machine.thread.replayed = there
+                try:
                     what()
+                finally:
+                    machine.thread.replayed = None
         machine.functions.clear()
         machine.functions.update(functions)
-
-
-def _check_alive(name, owner):
-    """Memory that was given back may belong to others by now, unless its pool is private and still there."""
-    if getattr(owner, "given_back", None) is not None and owner.given_back() is None:
-        raise GraphError(f"{name} in a graph uses memory that was given back since it was captured")

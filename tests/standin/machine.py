@@ -3,28 +3,21 @@
 Memory is the interpreter's: an owner is an interpreter.Array of bytes with addresses of its own.
 """
 
-import ctypes
 import threading
 import weakref
 from collections import Counter
-from contextlib import contextmanager
-from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 
 from minigrad_kernels import interpreter
-from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, base_address, byte_range, owner_of, register
+from minigrad_kernels.interpreter.array import WINDOW_BITS, allocation, base_address, byte_range, owner_of
 
-from .order import Order, OrderError
+from .order import Order
 
-__all__ = [
-    "CUDARuntimeError", "Device", "Launch", "Machine", "OrderError", "OutOfMemoryError", "bytes_at", "current", "mark",
-    "owner_at", "use", "written",
-]  # fmt: skip
-
+NO_MEMORY = 2
 UNIT = 512  # bytes; the pool hands out multiples of it
 ERRORS = {  # the codes of the runtime that the stand-in can give
-    1: "cudaErrorInvalidValue: invalid argument",
     2: "cudaErrorMemoryAllocation: out of memory",
     35: "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version",
     101: "cudaErrorInvalidDevice: invalid device ordinal",
@@ -45,40 +38,16 @@ class CUDARuntimeError(RuntimeError):
 
 
 class OutOfMemoryError(MemoryError):
-    def __init__(self, size, total, limit=0):
-        limited = f", limit set to: {limit:,} bytes" if limit else ""
-        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes{limited}).")
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A kernel that was started: grid and block as the driver got them, parameters as the 8-byte words of the block."""
-
-    name: str
-    grid: tuple
-    block: tuple
-    shared: int
-    stream: int
-    device: int
-    words: tuple
-    function: int
-
-
-@dataclass
-class Device:
-    """One device: bytes in use, bytes that the pool holds, and how many it may hold."""
-
-    number: int
-    capacity: int
-    limit: int = 0
-    used: int = 0
-    held: int = 0
+    def __init__(self, size, total):
+        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes).")
 
 
 class Machine:
     """What one `installed` block runs on, and its counters.
 
-    launches          a Launch for each kernel, in order
+    devices           of each: number, capacity, bytes in use (used), bytes that its pool holds (held)
+    launches          of each kernel that was started: name; grid and block as the driver got them, shared, stream,
+                      device, function; words, the parameters as the 8-byte words of the block
     copied            bytes by direction: "to device", "to host", "on device", "between devices"
     synchronisations  Counter of what made the host wait, by name: item, get, Stream.synchronize ...
     library           Counter of calls into libraries of NVIDIA, by the name of the function: matmul, dot ...
@@ -87,25 +56,26 @@ class Machine:
     images            what Module.load was given, in order
     attributes        what funcSetAttribute set: {(function, attribute): value}
     captures          streams that capture, (device, name): Capture; see graphs.py
-    graph_launches    a GraphLaunch for each time that a graph was launched, in order
+    graph_launches    for each time that a graph was launched, in order, the `names` of what it does
     endless           streams, as the driver calls them, whose work from now on never ends
     failed            the code of a failure that the GPU has from now on, 0 for none
     contexts          devices that were the current one of a thread when it did something there, or were chosen
+    nccl              see nccl.state
     asked             (thread, its current device) of those who asked events or NCCL how they are
     """
 
     def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
         self.capability, self.execute, self.error = capability, execute, error
-        self.devices = [Device(number, capacity) for number in range(devices)]
+        self.devices = [SimpleNamespace(number=n, capacity=capacity, used=0, held=0) for n in range(devices)]
         self.launches, self.images, self.ranges, self.open_ranges = [], [], [], []
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
         self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
-        self.lock = threading.RLock()
-        self._pinned = {}  # address on the host -> weak reference to the bytes there
-        self.recent = {}  # address -> weak reference to the array whose pointer was asked for since the last launch
-        self._thread = threading.local()
+        self.nccl = SimpleNamespace(calls=[], version=23203, error=0, absent=False, groups={})
+        self.lock, self.thread = threading.RLock(), _Thread()
+        self.pinned = weakref.WeakValueDictionary()  # address on the host -> the bytes there
+        self.pointed = weakref.WeakValueDictionary()  # address -> the array whose pointer was asked for last
 
     # ---- current in a thread ---------------------------------------------------------------------------------------
 
@@ -114,45 +84,25 @@ class Machine:
         """The number of the current device."""
         if self.error:
             raise CUDARuntimeError(self.error)
-        return getattr(self._thread, "device", 0)
+        return self.thread.device
 
     @device.setter
     def device(self, number):
         if not 0 <= number < len(self.devices):
             raise CUDARuntimeError(101)
-        self._thread.device = number
+        self.thread.device = number
         self.contexts.add(number)
-
-    @property
-    def stream_of_device(self):
-        """The current streams of this thread, by device."""
-        if not hasattr(self._thread, "streams"):
-            self._thread.streams = {}
-        return self._thread.streams
 
     def note_asking(self):
         self.asked.add((threading.current_thread().name, self.device))
 
-    def stream_pointer(self):
-        """The current stream as the driver calls it; 0 is the default one."""
-        stream = self.stream_of_device.get(self.device)
-        return stream.ptr if stream else 0
-
     def stream(self, stream=None):
-        """(device, name) of a stream, the current one without."""
-        if (place := getattr(self._thread, "replayed", None)) is not None:
-            return place
-        name = self.stream_pointer() if stream is None else getattr(stream, "ptr", stream)
+        """(device, what the driver calls it) of a stream, the current one without; 0 is the default one."""
+        if self.thread.replayed is not None:
+            return self.thread.replayed
+        stream = self.thread.streams.get(self.device, 0) if stream is None else stream
+        name = getattr(stream, "ptr", stream)
         return self.streams.get(name, self.device), name
-
-    @contextmanager
-    def replaying(self, place):
-        """Within, a graph does its work on a stream, whatever stream that work names."""
-        self._thread.replayed = place
-        try:
-            yield
-        finally:
-            self._thread.replayed = None
 
     def access(self, name, reads=(), writes=(), stream=None):
         """An operation on a stream, the current one without, reads and writes these arrays."""
@@ -160,16 +110,7 @@ class Machine:
             return  # it takes place when the graph is launched
         ranges = [[(owner_of(x), *byte_range(x)) for x in side if x.size] for side in (reads, writes)]
         with self.lock:
-            self.order.operate(self.stream(stream), name or self.doing, *ranges)
-
-    @property
-    def doing(self):
-        """The name of the function that this thread called last."""
-        return getattr(self._thread, "doing", "a copy")
-
-    @doing.setter
-    def doing(self, name):
-        self._thread.doing = name
+            self.order.operate(self.stream(stream), name or self.thread.doing, *ranges)
 
     def wait(self, what, stream=None, device=None, seen=None):
         """The host waits for a stream (the current one without), for all of a device, or for what an event has seen."""
@@ -179,12 +120,9 @@ class Machine:
             refuse(stream=stream, device=device)
         with self.lock:
             self.synchronisations[what] += 1
-            if seen is not None:
-                self.order.host_waits_for(seen)
-            elif device is not None:
-                self.order.host_waits_for_device(device)
-            else:
-                self.order.host_waits(self.stream(stream))
+            streams = [self.stream(stream)] if seen is device is None else []
+            streams += [one for one in self.order.streams if one[0] == device]
+            self.order.host_waits(*streams, seen=seen)
 
     # ---- memory --------------------------------------------------------------------------------------------------
 
@@ -193,9 +131,8 @@ class Machine:
         device, rounded = self.devices[self.device], -(-size // UNIT) * UNIT
         with self.lock:
             if device.used + rounded > device.held:  # else the pool has such a block
-                most = min(device.limit or device.capacity, device.capacity)
-                if device.used + rounded > most:
-                    raise OutOfMemoryError(rounded, device.held, device.limit)
+                if device.used + rounded > device.capacity:
+                    raise CUDARuntimeError(NO_MEMORY)
                 device.held = device.used + rounded
             device.used += rounded
         owner = interpreter.empty(size, np.uint8)
@@ -229,41 +166,24 @@ class Machine:
         """The address of an array's first element, which kernels may use from now on to reach all of the array."""
         if not view.size:
             return 0
-        place = base_address(view, register(view))
-        with self.lock:
-            self.recent.setdefault(place, []).append(weakref.ref(view))
+        place = interpreter.address(view)
+        self.pointed[place] = view
         return place
-
-    def pin(self, memory):
-        """Let kernels reach bytes of the host by their address there."""
-        self._pinned[memory.ctypes.data] = weakref.ref(memory)
 
     def pinned_at(self, address):
         """The pinned bytes from an address on; None if there are none."""
-        for start, memory in list(self._pinned.items()):
-            found = memory()
-            if found is None:
-                del self._pinned[start]
-            elif start <= address < start + found.nbytes:
-                return found[address - start :]
+        for start, memory in list(self.pinned.items()):
+            if start <= address < start + memory.nbytes:
+                return memory[address - start :]
         return None
 
-    def arguments(self, addresses):
-        """{address: array} of those that were asked for since the last launch; the others stay reachable by address."""
-        with self.lock:
-            recent, found = {place: tuple(references) for place, references in self.recent.items()}, {}
-        for place, references in recent.items():
-            alive = [view for view in (reference() for reference in references) if view is not None]
-            if alive and place in addresses:
-                found[place] = alive.pop()
-            for view in alive:
-                if place not in found or view.nbytes > found[place].nbytes:
-                    interpreter.address(view)
-        with self.lock:  # only now: a launch of another thread finds its arrays either here or by their addresses
-            done = {id(one) for references in recent.values() for one in references}
-            left = {place: [one for one in some if id(one) not in done] for place, some in self.recent.items()}
-            self.recent = {place: some for place, some in left.items() if some}
-        return found
+
+class _Thread(threading.local):
+    """Of each thread: its current device, its current streams by device, the stream on which a graph works, the
+    function that it called last."""
+
+    def __init__(self):
+        self.device, self.streams, self.replayed, self.doing = 0, {}, None, "a copy"
 
 
 def _nobody():
@@ -277,21 +197,6 @@ def owner_at(address):
     return (None, 0) if owner is None else (owner, address - base_address(owner, found))
 
 
-def bytes_at(address, size):
-    """The bytes at an address of a device, or of the host, as an array that may be written.
-
-    Errors  CUDARuntimeError for addresses of a device that belong to no memory
-    """
-    owner, offset = owner_at(address)
-    if owner is not None:
-        if offset < 0 or offset + size > owner.nbytes:
-            raise CUDARuntimeError(700)
-        return owner.view(np.ndarray)[offset : offset + size]
-    if address >> WINDOW_BITS < 1 << 16 and size:
-        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
-    raise CUDARuntimeError(700)
-
-
 def written(view, key=...):
     """The current stream writes the elements of an array at a subscript."""
     current().access("", writes=[view])
@@ -300,12 +205,7 @@ def written(view, key=...):
 
 def mark(view, key=...):
     """Remember that the elements of an array at a subscript were written."""
-    owner = owner_of(view)
-    marks = getattr(owner, "written", None)
-    if marks is not None and view.size:
-        first = view.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        all_marks = np.ndarray(view.shape, f"V{view.itemsize}", marks, first, view.strides)
-        all_marks[key] = np.void(b"\xff" * view.itemsize)
+    view.view(interpreter.Array)._mark(key)
 
 
 _machine = None

@@ -9,29 +9,16 @@ import numpy as np
 
 from minigrad_kernels import interpreter
 
-from .graphs import noted, refuse
-from .machine import CUDARuntimeError, OutOfMemoryError, bytes_at, current, mark, owner_at
-
-__all__ = [
-    "DEFAULT_POOL", "Memory", "MemoryPointer", "MemoryPool", "UnownedMemory", "alloc", "alloc_pinned_memory",
-    "using_allocator",
-]  # fmt: skip
+from .graphs import noted
+from .machine import NO_MEMORY, CUDARuntimeError, OutOfMemoryError, current, mark, owner_at
 
 
 class Memory:
-    """A block of a device's memory; its bytes come back when the last pointer to it is gone.
+    """A block of a device's memory; its bytes come back when the last pointer to it is gone."""
 
-    Errors  the driver's where there is none; a pool has its own
-    """
-
-    def __init__(self, size, pooled=False):
+    def __init__(self, size):
         self.machine, self.size, self._pool = current(), size, None
-        try:
-            self.owner = self.machine.allocate(size)
-        except OutOfMemoryError as error:
-            if pooled:
-                raise
-            raise CUDARuntimeError(2) from error
+        self.owner = self.machine.allocate(size)
         self.device_id = self.owner.home
 
     def __del__(self):
@@ -41,12 +28,6 @@ class Memory:
     @property
     def ptr(self):
         return interpreter.address(self.owner) if self.size else 0
-
-    @property
-    def device(self):
-        from .streams import Device
-
-        return Device(self.device_id)
 
 
 class UnownedMemory(Memory):
@@ -58,9 +39,7 @@ class UnownedMemory(Memory):
         if found is None:
             found, offset = current().pinned_at(ptr), 0
         if found is None:
-            raise NotImplementedError(
-                f"stand-in: UnownedMemory at {ptr:#x}, where neither a device nor pinned memory is"
-            )
+            raise ValueError(f"stand-in: UnownedMemory at {ptr:#x}, where neither a device nor pinned memory is")
         self.owner, self.size = found[offset : offset + size], size
         self.device_id = getattr(found, "home", device_id) if device_id < 0 else device_id
 
@@ -106,10 +85,10 @@ class MemoryPointer:
             write()
 
     def copy_from_host_async(self, mem, size, stream=None):
-        values = bytes_at(int(mem), size)
-        if current().pinned_at(int(mem)) is None:
-            refuse(stream=stream)  # memory that may be paged out
-        self._write("memcpy", size, values, stream, "to device")
+        values = current().pinned_at(int(mem))
+        if values is None or values.nbytes < size:
+            raise ValueError(f"stand-in: {size} bytes at {mem:#x} of the host are not pinned: they may be paged out")
+        self._write("memcpy", size, values[:size], stream, "to device")
 
     def copy_from_device_async(self, src, size, stream=None):
         direction = "between devices" if src.device_id != self.device_id else "on device"
@@ -122,34 +101,28 @@ class MemoryPointer:
 class MemoryPool:
     """The pool of the current device, or a private one, whose memory nobody else gets while it is kept.
 
-    free    of a private one: (device, bytes, weak reference to the owner) of what it could hand out again
+    free    of a private one: (device, bytes, weak reference to the owner) of what was given back
     """
 
     def __init__(self, allocator=None, private=True):
-        self._allocator, self._private, self.free = allocator, private, []
-        self._machine = current() if private else None
+        self._allocator, self.free = allocator or _from_driver, []
+        self._machine, self._itself = (current(), weakref.ref(self)) if private else (None, None)
 
     def __del__(self):
         if self.free:
             self._machine.forget(self.free)
 
     def malloc(self, size):
-        if not self._private or not size:
-            return MemoryPointer(Memory(size, pooled=True), 0)
-        fitting = [block for block in self.free if block[0] == current().device and block[1] >= size]
-        if fitting:  # a block that was given back, of which nobody else knows
-            self.free.remove(block := min(fitting, key=lambda block: block[1]))
-            with current().lock:
-                current().devices[block[0]].used -= block[1]
         for _ in range(3):
             try:
-                found = self._allocator(size) if self._allocator else MemoryPointer(Memory(size), 0)
-                found.mem._pool = weakref.ref(self)
-                return found
+                found = self._allocator(size)
             except CUDARuntimeError as error:
-                if error.status != 2:
+                if error.status != NO_MEMORY:
                     raise
                 self.free_all_blocks()
+            else:
+                found.mem._pool = self._itself
+                return found
         raise OutOfMemoryError(size, self._device.held)
 
     def used_bytes(self):
@@ -167,13 +140,16 @@ class MemoryPool:
         self._device.held = self._device.used
 
     def set_limit(self, size=None, fraction=None):
-        if not self._private:
-            self._device.limit = size
+        """None is kept."""
 
     @property
     def _device(self):
         machine = current()
         return machine.devices[machine.device]
+
+
+def _from_driver(size):
+    return MemoryPointer(Memory(size), 0)
 
 
 DEFAULT_POOL = MemoryPool(private=False)
@@ -198,6 +174,6 @@ def using_allocator(allocator=None):
 def alloc_pinned_memory(size):
     """Memory of the host that kernels reach by its address; with the buffer protocol, which ctypes lends it."""
     memory = np.empty(size, np.uint8)
-    current().pin(memory)
+    current().pinned[memory.ctypes.data] = memory
     kind = type("PinnedMemoryPointer", (ctypes.c_uint8 * size,), {"ptr": property(ctypes.addressof)})
     return kind.from_buffer(memory.data)

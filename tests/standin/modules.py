@@ -5,18 +5,15 @@ import types
 import numpy as np
 
 from . import driver, graphs, memory, nccl, streams
-from .arrays import derived, ndarray
-from .functions import CUPY_UFUNCS, FUNCTIONS, find, ufunc
+from .arrays import CUPY_UFUNCS, FUNCTIONS, find, ndarray, ufunc
 from .machine import CUDARuntimeError, OutOfMemoryError, current
 from .names import known
-
-__all__ = ["CUPY", "MODULES"]
 
 
 class Namespace(types.ModuleType):
     """A module of CuPy's: AttributeError for names that it has not, NotImplementedError for those not modelled.
 
-    make    what gives the value of a name that is not among the contents, None for none
+    make    gives the value of a name that is not among the contents, None for none
     """
 
     def __init__(self, name, contents, label=None, make=lambda name: None):
@@ -38,21 +35,10 @@ class Namespace(types.ModuleType):
         return value
 
 
-def _of_linalg(name):
-    return derived(name, getattr(np.linalg, name), known()["cupy.linalg"][name], f"linalg.{name}")
-
-
-# ---- cupyx -----------------------------------------------------------------------------------------------------------
-
-
 def empty_pinned(shape, dtype=float, order="C"):
     """An array of the host in pinned memory, which kernels reach by its address."""
-    dtype, size = np.dtype(dtype), int(np.prod(shape, dtype=np.int64))
-    bytes_ = memory.alloc_pinned_memory(max(size * dtype.itemsize, 1))
-    return np.frombuffer(bytes_, dtype, size).reshape(shape, order=order)
-
-
-# ---- the modules -----------------------------------------------------------------------------------------------------
+    size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.ndarray(shape, dtype, memory.alloc_pinned_memory(max(size, 1)), order=order)
 
 
 def _range_push(message, id_color=-1):
@@ -60,11 +46,14 @@ def _range_push(message, id_color=-1):
     current().open_ranges.append(message)
 
 
-MEMORY = {name: getattr(memory, name) for name in ("Memory", "MemoryPointer", "MemoryPool", "UnownedMemory", "alloc")}
-PINNED = {"alloc_pinned_memory": memory.alloc_pinned_memory}
-STREAMS = {name: getattr(streams, name) for name in streams.__all__ if name != "Device"}
-NVTX = {"RangePush": _range_push, "RangePop": lambda: current().open_ranges.pop()}
-FUNCTION = {"Function": driver.Function, "Module": driver.Module}
+def _named(module, *names):
+    return {name: getattr(module, name) for name in names}
+
+
+MEMORY = _named(memory, "Memory", "MemoryPointer", "MemoryPool", "UnownedMemory", "alloc")
+STREAMS = _named(streams, "Event", "Stream", "get_current_stream", "get_elapsed_time")
+FUNCTION = _named(driver, "Function", "Module")
+DEVICE = _named(streams, "Device")
 ERRORS = {"OutOfMemoryError": OutOfMemoryError, "CUDARuntimeError": CUDARuntimeError}
 PARTS = {
     "runtime": Namespace("cupy.cuda.runtime", driver.RUNTIME, "cupy_backends.cuda.api.runtime"),
@@ -72,17 +61,16 @@ PARTS = {
     "function": Namespace("cupy.cuda.function", FUNCTION),
     "memory": Namespace("cupy.cuda.memory", MEMORY | ERRORS),
     "stream": Namespace("cupy.cuda.stream", STREAMS),
-    "device": Namespace("cupy.cuda.device", {"Device": streams.Device}),
-    "nvtx": Namespace("cupy.cuda.nvtx", NVTX),
+    "device": Namespace("cupy.cuda.device", DEVICE),
+    "nvtx": Namespace("cupy.cuda.nvtx", {"RangePush": _range_push, "RangePop": lambda: current().open_ranges.pop()}),
 }
-OWN = {"Device": streams.Device, "Graph": graphs.Graph, "using_allocator": memory.using_allocator}
-CUDA = Namespace("cupy.cuda", PARTS | MEMORY | PINNED | STREAMS | FUNCTION | OWN)
-LINALG = Namespace("cupy.linalg", {}, make=_of_linalg)
-TOP = {"ndarray": ndarray, "ufunc": ufunc, "cuda": CUDA, "linalg": LINALG, "newaxis": None}
+OWN = DEVICE | _named(graphs, "Graph") | _named(memory, "using_allocator", "alloc_pinned_memory")
+CUDA = Namespace("cupy.cuda", PARTS | MEMORY | STREAMS | FUNCTION | OWN)
+TOP = {"ndarray": ndarray, "ufunc": ufunc, "cuda": CUDA, "newaxis": None}
 TOP["get_default_memory_pool"] = lambda: memory.DEFAULT_POOL
 CUPY = Namespace("cupy", CUPY_UFUNCS | FUNCTIONS | TOP, make=find)
 CUPY.__version__ = known()["version"]
 CUPYX = Namespace("cupyx", {"empty_pinned": empty_pinned})
-MODULES = {"cupy": CUPY, "cupy.cuda": CUDA, "cupy.linalg": LINALG, "cupyx": CUPYX}
+MODULES = {"cupy": CUPY, "cupy.cuda": CUDA, "cupyx": CUPYX}
 MODULES |= {f"cupy.cuda.{name}": PARTS[name] for name in ("function", "memory", "stream", "device", "nvtx")}
 MODULES["cupy.cuda.nccl"] = Namespace("cupy.cuda.nccl", nccl.NAMES)

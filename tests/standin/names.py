@@ -18,8 +18,6 @@ import re
 import sys
 from pathlib import Path
 
-__all__ = ["described", "known", "signature"]
-
 FILE = Path(__file__).with_name("names.json")
 PARTS = "device driver function memory nccl nvtx pinned_memory runtime stream".split()
 NAMESPACES = "cupy", "cupy.linalg", "cupy.cuda", *(f"cupy.cuda.{part}" for part in PARTS), "cupyx"

@@ -10,15 +10,13 @@ import os
 import threading
 import time
 import weakref
-from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 
 from .graphs import capturing, noted
 from .machine import current, mark, owner_at
 from .names import known
-
-__all__ = ["NAMES", "Call", "state"]
 
 PATIENCE = 10.0  # seconds for all ranks to come
 SHARING = 23000
@@ -27,7 +25,6 @@ TYPES = {0: "b", 1: "B", 2: "i", 3: "I", 4: "q", 5: "Q", 6: "e", 7: "f", 8: "d"}
 REDUCED = {0: np.add, 2: np.maximum, 3: np.minimum, 4: np.add}
 AVERAGE = 4
 WORDS = {
-    1: "NCCL_ERROR_UNHANDLED_CUDA_ERROR: unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
     4: "NCCL_ERROR_INVALID_ARGUMENT: invalid argument (run with NCCL_DEBUG=WARN for details)",
     5: "NCCL_ERROR_INVALID_USAGE: invalid usage (run with NCCL_DEBUG=WARN for details)",
     6: "NCCL_ERROR_REMOTE_ERROR: remote process exited or there was a network error",
@@ -40,46 +37,17 @@ class NcclError(RuntimeError):
         super().__init__(WORDS[status])
 
 
-@dataclass(frozen=True)
-class Call:
-    """What a rank asked for: count in elements of a type, peer the root or the other rank."""
+def state(machine=None):
+    """What a machine, the current one without, knows of NCCL.
 
-    name: str
-    rank: int
-    device: int
-    stream: int = 0
-    sent: int = 0
-    received: int = 0
-    count: int = 0
-    type: int = 1
-    op: int | None = None
-    peer: int | None = None
-    grouped: bool = False
-
-
-@dataclass
-class State:
-    """What a machine knows of NCCL.
-
-    calls       a Call for each, in order
+    calls       in order, what each call asked for: name, rank, stream, whether it was grouped; sent and received, the
+                addresses; count in elements of a type; op; peer, the root or the other rank
     version     what get_version gives
     error       what check_async_error reports, 0 for nothing
     absent      whether from now on calls wait in vain, as for a rank that does not come: their streams are endless then
+    groups      a Meeting by key
     """
-
-    calls: list = field(default_factory=list)
-    version: int = 23203
-    error: int = 0
-    absent: bool = False
-    groups: dict = field(default_factory=dict)
-
-
-_states: "weakref.WeakKeyDictionary" = weakref.WeakKeyDictionary()
-
-
-def state(machine=None):
-    """The State of a machine, the current one without."""
-    return _states.setdefault(machine or current(), State())
+    return (machine or current()).nccl
 
 
 class _Meeting:
@@ -150,17 +118,15 @@ class NcclCommunicator:
     # ---- one call ------------------------------------------------------------------------------------------------
 
     def _noted(self, name, stream=0, **words):
-        """Note a call; whether it is to be done."""
         if not (self.comm and 0 <= words.get("peer", 0) < self._size):
             raise NcclError(4)
         machine, grouped = current(), getattr(_group, "calls", None) is not None
         if stream and machine.streams.get(stream) != self._device:
             raise ValueError(f"stand-in: {name} on stream {stream}, which is none of device {self._device}")
-        call = Call(name, self._rank, self._device, stream, grouped=grouped, **words)
+        words = {"op": None, "peer": None} | words
+        call = SimpleNamespace(name=name, rank=self._rank, stream=stream, grouped=grouped, **words)
         with machine.lock:
             state().calls.append(call)
-            if state().absent:
-                machine.endless.add(stream)
         return call
 
     def _bytes(self, call, address, count):
@@ -173,88 +139,76 @@ class NcclCommunicator:
             raise ValueError(f"stand-in: {call.name} on device {self._device} of memory of device {owner.home}")
         return owner[first : first + size]
 
-    def _together(self, call, sent, received, do):
-        """Do a collective: do(what each rank sent) gives what each receives, all as bytes."""
-        if call.grouped:
-            raise NotImplementedError("stand-in: collectives in groups")
-        if state().absent:
-            return
-        low, high = sorted(((call.sent, sent.nbytes), (call.received, received.nbytes)))
-        apart = call.sent == call.received or low[0] + low[1] <= high[0]
-        if not apart and call.name == "allGather":
-            apart = call.sent == call.received + self._rank * sent.nbytes
-        if not apart:
-            raise ValueError(f"stand-in: {call.name} with memory that it sends from and receives in, in part")
-        run = lambda: self._run(call, sent, received, do)
-        if not self._captured(call, run, [sent, received]):
-            run()
+    def _do(self, call, arrays, run):
+        """Run a call, or have a graph do that, which then keeps the group."""
 
-    def _captured(self, call, run, arrays):
-        """Whether a call became part of a graph, which then keeps the group."""
+        def unless_in_vain():
+            if state().absent:
+                current().endless.add(current().stream(call.stream)[1])
+            else:
+                run()
+
         if (capture := capturing(call.stream)) is not None:
             capture.groups.add(self)
-        return noted(call.name, run, arrays, call.stream)
+        if not noted(call.name, unless_in_vain, arrays, call.stream):
+            unless_in_vain()
 
-    def _run(self, call, sent, received, do):
-        if state().absent:
-            current().endless.add(current().stream(call.stream)[1])
-            return
-        current().access(call.name, [sent], [received], call.stream)
-        self._meet((call, sent, received), lambda brought: _move(brought, do))
-        mark(received)
+    def _together(self, name, sendbuf, recvbuf, count, datatype, stream, do, times=1, **words):
+        """A collective: do(what each rank sent) gives what all receive, `times` as much as one sends, in bytes."""
+        words |= {"sent": sendbuf, "received": recvbuf, "count": count, "type": datatype}
+        call = self._noted(name, stream, **words)
+        sent, received = self._bytes(call, sendbuf, count), self._bytes(call, recvbuf, times * count)
+        if call.grouped:
+            raise NotImplementedError("stand-in: collectives in groups")
+        low, high = sorted(((sendbuf, sent.nbytes), (recvbuf, received.nbytes)))
+        in_place = sendbuf == recvbuf or (times > 1 and sendbuf == recvbuf + self._rank * sent.nbytes)
+        if not in_place and low[0] + low[1] > high[0]:
+            raise ValueError(f"stand-in: {name} with memory that it sends from and receives in, in part")
+
+        def run():
+            current().access(name, [sent], [received], stream)
+            self._meet((call, sent, received), lambda brought: _move(brought, do))
+            mark(received)
+
+        self._do(call, [sent, received], run)
 
     def allReduce(self, sendbuf, recvbuf, count, datatype, op, stream):
-        words = {"sent": sendbuf, "received": recvbuf, "count": count, "type": datatype, "op": op}
-        call = self._noted("allReduce", stream, **words)
-        sent, received = (self._bytes(call, place, count) for place in (sendbuf, recvbuf))
-
         def do(parts):
             parts = [part.view(TYPES[datatype]) for part in parts]
             total = functools.reduce(REDUCED[op], parts)
             total = (total / len(parts)).astype(total.dtype) if op == AVERAGE else total
-            return [total.view(np.uint8)] * self._size
+            return total.view(np.uint8)
 
-        self._together(call, sent, received, do)
+        self._together("allReduce", sendbuf, recvbuf, count, datatype, stream, do, op=op)
 
     def allGather(self, sendbuf, recvbuf, count, datatype, stream):
-        call = self._noted("allGather", stream, sent=sendbuf, received=recvbuf, count=count, type=datatype)
-        sent, received = self._bytes(call, sendbuf, count), self._bytes(call, recvbuf, count * self._size)
-        self._together(call, sent, received, lambda parts: [np.concatenate(parts)] * self._size)
+        self._together("allGather", sendbuf, recvbuf, count, datatype, stream, np.concatenate, self._size)
 
     def broadcast(self, sendbuff, recvbuff, count, datatype, root, stream):
-        words = {"sent": sendbuff, "received": recvbuff, "count": count, "type": datatype, "peer": root}
-        call = self._noted("broadcast", stream, **words)
-        sent, received = (self._bytes(call, place, count) for place in (sendbuff, recvbuff))
-        self._together(call, sent, received, lambda parts: [parts[root]] * self._size)
+        of_root = lambda parts: parts[root]
+        self._together("broadcast", sendbuff, recvbuff, count, datatype, stream, of_root, peer=root)
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
     def send(self, sendbuf, count, datatype, peer, stream):
-        words = {"sent": sendbuf, "count": count, "type": datatype, "peer": peer}
-        self._later("send", sendbuf, self._noted("send", stream, **words))
+        self._later(self._noted("send", stream, sent=sendbuf, count=count, type=datatype, peer=peer), sendbuf)
 
     def recv(self, recvbuf, count, datatype, peer, stream):
-        words = {"received": recvbuf, "count": count, "type": datatype, "peer": peer}
-        self._later("recv", recvbuf, self._noted("recv", stream, **words))
+        self._later(self._noted("recv", stream, received=recvbuf, count=count, type=datatype, peer=peer), recvbuf)
 
-    def _later(self, name, address, call):
+    def _later(self, call, address):
         if not call.grouped:
-            raise ValueError(f"stand-in: {name} outside of a group: two ranks that both send first wait for ever")
+            raise ValueError(f"stand-in: {call.name} outside of a group: two ranks that both send first wait for ever")
         there = self._bytes(call, address, call.count)
-        _group.calls.append((name, lambda: self._deliver(name, call, there)))
+        _group.calls.append((call.name, lambda: self._do(call, [there], lambda: self._deliver(call, there))))
 
-    def _deliver(self, name, call, there):
-        if self._captured(call, lambda: self._deliver(name, call, there), [there]):
-            return
-        if state().absent:
-            current().endless.add(current().stream(call.stream)[1])
-            return
-        meeting, kind = self._meeting, (call.count, call.type)
-        key = (self._rank, call.peer) if name == "send" else (call.peer, self._rank)
-        current().access(name, *([[there], []] if name == "send" else [[], [there]]), call.stream)
+    def _deliver(self, call, there):
+        meeting, kind, sends = self._meeting, (call.count, call.type), call.name == "send"
+        key = (self._rank, call.peer) if sends else (call.peer, self._rank)
+        current().access(call.name, [there] if sends else [], [] if sends else [there], call.stream)
         with meeting.changed:
             waiting = meeting.mail.setdefault(key, [])
-            if name == "send":
+            if sends:
                 waiting.append((kind, there.view(np.ndarray).copy()))
                 meeting.changed.notify_all()
                 return
@@ -300,7 +254,8 @@ def _move(brought, do):
     calls, sent, received = zip(*brought, strict=True)
     if len({(call.name, call.count, call.type, call.op, call.peer) for call in calls}) > 1:
         raise ValueError(f"stand-in: ranks call differently: {calls}")
-    for there, values in zip(received, do([part.view(np.ndarray).copy() for part in sent]), strict=True):
+    values = do([part.view(np.ndarray).copy() for part in sent])
+    for there in received:
         there.view(np.ndarray)[...] = values
 
 
@@ -313,6 +268,6 @@ def unique_id():
 NAMES = {name: told["value"] for name, told in known()["cupy.cuda.nccl"].items() if told and "value" in told}
 NAMES |= {
     "NcclCommunicator": NcclCommunicator, "NcclError": NcclError, "available": True, "get_unique_id": unique_id,
-    "get_build_version": lambda: 22707, "get_version": lambda: state().version,
+    "get_version": lambda: state().version,
     "groupStart": group_start, "groupEnd": group_end,
 }  # fmt: skip

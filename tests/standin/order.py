@@ -8,8 +8,6 @@ The host's threads count as one. Memory that goes back to the pool may be the ne
 it is taken to have the very bytes that other streams may still be using.
 """
 
-__all__ = ["Order", "OrderError"]
-
 MANY = 32  # accesses to one allocation, from where on those that the host waited for are forgotten
 DEFAULT = 0  # what the driver calls the default stream of a device
 
@@ -30,31 +28,27 @@ class Order:
     def vector(self, stream):
         """What an operation that starts now on a stream has seen."""
         found = self.streams.setdefault(stream, {})
-        _merge(found, self.host)
+        merge(found, self.host)
         if stream not in self.independent:
             device, name = stream
             for other, seen in list(self.streams.items()):
                 beside = other[0] == device and other != stream and other not in self.independent
                 if beside and DEFAULT in (name, other[1]):
-                    _merge(found, seen)
+                    merge(found, seen)
         return found
 
-    def host_waits(self, *streams):
+    def host_waits(self, *streams, seen=None):
+        """The host waits for streams, or for what an event has seen."""
         for stream in streams:
-            _merge(self.host, self.vector(stream))
-
-    def host_waits_for_device(self, device):
-        self.host_waits(*[stream for stream in self.streams if stream[0] == device])
-
-    def host_waits_for(self, vector):
-        _merge(self.host, vector)
+            merge(self.host, self.vector(stream))
+        merge(self.host, seen or {})
 
     def recorded(self, stream):
         """What an event that is recorded now stands for."""
         return dict(self.vector(stream))
 
     def waits(self, stream, vector):
-        _merge(self.vector(stream), vector)
+        merge(self.vector(stream), vector)
 
     # ---- accesses ----------------------------------------------------------------------------------------------------
 
@@ -96,7 +90,7 @@ class Order:
                 accesses.append((low, high, writing, stream, clock, name))
 
 
-def _merge(vector, other):
+def merge(vector, other):
     for stream, clock in other.items():
         if vector.get(stream, 0) < clock:
             vector[stream] = clock

@@ -4,14 +4,13 @@ import itertools
 import time
 import weakref
 
-from . import graphs
+from .graphs import UNSUPPORTED, Capture, Graph, capturing
 from .machine import CUDARuntimeError, current
-
-__all__ = ["Device", "Event", "Stream", "get_current_stream", "get_elapsed_time"]
 
 _pointers = itertools.count(1 << 20, 16)
 _events: "weakref.WeakValueDictionary" = weakref.WeakValueDictionary()  # by what the driver calls them
 NULL, NOT_READY = 0, 600
+INVALIDATED, UNJOINED, ISOLATION, CAPTURED = 901, 904, 905, 907  # errors of captures
 
 
 class Device:
@@ -21,9 +20,6 @@ class Device:
         self.id = current().device if device is None else int(device)
         self._before = []
 
-    def __int__(self):
-        return self.id
-
     def __enter__(self):
         self._before.append(current().device)
         current().device = self.id
@@ -32,26 +28,11 @@ class Device:
     def __exit__(self, *_):
         current().device = self._before.pop()
 
-    def use(self):
-        current().device = self.id
-
     def synchronize(self):
         current().wait("Device.synchronize", device=self.id)
 
-    def __eq__(self, other):
-        return isinstance(other, Device) and self.id == other.id
-
-    def __hash__(self):
-        return hash(self.id)
-
     compute_capability = property(lambda self: current().capability)
     pci_bus_id = property(lambda self: f"0000:{self.id:02X}:00.0")
-
-    @property
-    def mem_info(self):
-        """(free, total) bytes"""
-        device = current().devices[self.id]
-        return device.capacity - device.held, device.capacity
 
 
 class Stream:
@@ -64,12 +45,6 @@ class Stream:
             current().streams[self.ptr] = self.device_id
             if non_blocking:
                 current().order.independent.add((self.device_id, self.ptr))
-
-    def __eq__(self, other):
-        return isinstance(other, Stream) and self.ptr == other.ptr
-
-    def __hash__(self):
-        return hash(self.ptr)
 
     def __enter__(self):
         self._before.append(get_current_stream())
@@ -85,7 +60,7 @@ class Stream:
                 f"This stream was not created on the current device (stand-in: it is one of {self.device_id}, "
                 f"current is {machine.device})"
             )
-        machine.stream_of_device[machine.device] = self
+        machine.thread.streams[machine.device] = self
         return self
 
     is_capturing = lambda self: current().stream(self) in current().captures
@@ -99,19 +74,36 @@ class Stream:
         return event
 
     def wait_event(self, event):
-        machine = current()
-        if graphs.wait(self, event):
+        """A stream that waits for an event of a capture joins it."""
+        machine, capture = current(), capturing(self)
+        key = machine.stream(self)
+        if event.capture is not None and event.capture in machine.captures.values():
+            machine.captures[key] = event.capture
+            event.capture.order.waits(key, event.seen)
+            event.capture.work.append(("wait", key, event.token, []))
             return
+        if capture is not None and event.recorded is not None:
+            capture.refuse(ISOLATION)
         with machine.lock:
             machine.order.waits(machine.stream(self), event.seen)
             if event.endless:
                 machine.endless.add(self.ptr)
 
     def begin_capture(self, mode=None):
-        graphs.begin(self)
+        machine = current()
+        key = machine.stream(self)
+        if self.ptr == NULL or key in machine.captures:
+            raise CUDARuntimeError(UNSUPPORTED)
+        machine.captures[key] = Capture(key)
 
     def end_capture(self):
-        return graphs.end(self)
+        machine, capture = current(), capturing(self)
+        if capture is None or capture.main != machine.stream(self):
+            raise CUDARuntimeError(UNSUPPORTED)
+        machine.captures = {key: other for key, other in machine.captures.items() if other is not capture}
+        if capture.broken or capture.unjoined():
+            raise CUDARuntimeError(INVALIDATED if capture.broken else UNJOINED)
+        return Graph(capture)
 
 
 Stream.null = Stream(null=True)
@@ -133,13 +125,20 @@ class Event:
         if stream.device_id not in (-1, self.device_id):
             raise CUDARuntimeError(400)
         self.recorded, self.time, machine = stream, time.perf_counter(), current()
-        if graphs.record(self, stream):
+        self.capture, key = capturing(stream), machine.stream(stream)
+        if self.capture is not None:
+            self.token, self.seen = object(), dict(self.capture.order.streams.setdefault(key, {}))
+            self.capture.work.append(("record", key, self.token, []))
             return
         with machine.lock:
-            self.seen, self.endless = machine.order.recorded(machine.stream(stream)), stream.ptr in machine.endless
+            self.seen, self.endless = machine.order.recorded(key), stream.ptr in machine.endless
+
+    def _look(self):
+        if self.capture is not None:
+            self.capture.refuse(CAPTURED)
 
     def synchronize(self):
-        graphs.captured_event(self)
+        self._look()
         if current().failed:
             raise CUDARuntimeError(current().failed)
         current().wait("Event.synchronize", seen=self.seen)
@@ -153,19 +152,19 @@ class Event:
 def event_query(event):
     """The status of an event by its pointer; where its work has ended, the host knows that as if it had waited."""
     event, machine = _events[event], current()
-    graphs.captured_event(event)
+    event._look()
     machine.note_asking()
     if machine.failed:
         return machine.failed
     with machine.lock:
         if not event.endless:
-            machine.order.host_waits_for(event.seen)
+            machine.order.host_waits(seen=event.seen)
     return NOT_READY if event.endless else 0
 
 
 def get_current_stream(device_id=-1):
     machine = current()
-    return machine.stream_of_device.get(machine.device if device_id < 0 else device_id, Stream.null)
+    return machine.thread.streams.get(machine.device if device_id < 0 else device_id, Stream.null)
 
 
 def get_elapsed_time(start_event, end_event):

@@ -1,30 +1,29 @@
-"""The stand-in for CuPy keeps devices, streams and memory apart as a machine does, runs kernels, and counts."""
-
-import sys
-import threading
+"""The stand-in for CuPy keeps devices, streams and memory apart, captures as CUDA does, and refuses what would hang."""
 
 import numpy as np
 import pytest
 
+from minigrad.parallel.local import run_local
 from minigrad_kernels import optimizer
 from minigrad_kernels.errors import StateError
 from minigrad_kernels.optimizer import Adam
 from tests import standin
 from tests.kernels.interpreter.cuda_kernels import bias_relu
 from tests.standin import OrderError
+from tests.standin.graphs import GraphError
 
 
 @pytest.fixture
-def machine():
-    with standin.installed(devices=2) as found:
-        yield found
+def cupy():
+    with standin.installed(devices=2):
+        import cupy
+
+        yield cupy
 
 
 @pytest.fixture
-def cupy(machine):
-    import cupy
-
-    return cupy
+def stream(cupy):
+    return cupy.cuda.Stream(non_blocking=True)
 
 
 @pytest.fixture
@@ -40,14 +39,14 @@ def relu(x, row, out, size=None):
 # ---- devices, streams and memory -------------------------------------------------------------------------------------
 
 
-def test_arrays_work_on_their_own_device_alone(machine, cupy, a):
-    out, sums, threads = cupy.empty((2, 3), np.float32), cupy.empty(3, np.float32), []
+def test_arrays_work_on_their_own_device_alone(cupy, a):
+    out, sums = cupy.empty((2, 3), np.float32), cupy.empty(3, np.float32)
     with cupy.cuda.Device(1):
         cupy.cuda.Device(0).synchronize()
         there = cupy.asarray(a)
-        assert int(there.device) == 1 and (there + 1).device == cupy.cuda.Device(1)
+        assert (there + 1).device.id == 1
         for use in (
-            lambda: a + 1, lambda: cupy.sum(a), lambda: a[a > 1], lambda: there + a, lambda: a.fill(0),
+            lambda: a + 1, lambda: a.sum(), lambda: a[a > 1], lambda: there + a, lambda: a.fill(0), lambda: a.copy(),
             lambda: there.__setitem__(0, a[0]), lambda: cupy.matmul(a, there.T), lambda: cupy.stack([there, a]),
         ):  # fmt: skip
             with pytest.raises(ValueError, match="array device = 0 while current = 1"):
@@ -58,63 +57,42 @@ def test_arrays_work_on_their_own_device_alone(machine, cupy, a):
             stream = cupy.cuda.Stream()
         with pytest.raises(RuntimeError, match="not created on the current device"):
             stream.use()
-        thread = threading.Thread(target=lambda: threads.append(cupy.cuda.runtime.getDevice()))
-        thread.start()
-        thread.join()
-    assert threads == [0] and machine.copied["between devices"] == a.nbytes
 
 
-WAITS = {
-    "event": lambda cupy, stream: stream.wait_event(cupy.cuda.get_current_stream().record()),
-    "host": lambda cupy, stream: cupy.cuda.get_current_stream().synchronize(),
-    "device": lambda cupy, stream: cupy.cuda.Device().synchronize(),
-}
-
-
-@pytest.mark.parametrize("use", [lambda x: x.sum(), lambda x: x.fill(0)], ids=["read", "written"])
-def test_streams_that_do_not_wait_are_found(cupy, use):
-    x, stream = cupy.ones(8, np.float32), cupy.cuda.Stream(non_blocking=True)
-    with stream, pytest.raises(OrderError, match="fill on stream 0 of device 0 wrote, and does not wait for it"):
-        use(x)
+def test_streams_that_do_not_wait_are_found(cupy):
+    waits = (
+        lambda stream: stream.wait_event(cupy.cuda.get_current_stream().record()),
+        lambda stream: cupy.cuda.get_current_stream().synchronize(),
+        lambda stream: cupy.cuda.Device().synchronize(),
+    )
+    kept = [cupy.ones(8, np.float32) for _ in waits]  # none is given back while a stream uses it
+    for wait, x in zip(waits, kept, strict=True):
+        for use in (lambda x: x.sum(), lambda x: x.fill(0)):
+            x.fill(1)
+            stream = cupy.cuda.Stream(non_blocking=True)
+            with stream, pytest.raises(OrderError, match="fill on stream 0 of device 0 wrote"):
+                use(x)
+            wait(stream)
+            with stream:
+                use(x)
+            stream.synchronize()
     with cupy.cuda.Stream():  # which by itself waits for the default one
-        use(x)
-    arrays = [cupy.ones(8, np.float32) for _ in WAITS]
-    for wait, y in zip(WAITS.values(), arrays, strict=True):
-        stream = cupy.cuda.Stream(non_blocking=True)
-        wait(cupy, stream)
-        with stream:
-            use(y)
+        x.sum()
 
 
-def test_kernels_and_memory_take_part_in_the_order_of_streams(machine, cupy, a):
-    row, out, stream = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32), cupy.cuda.Stream(non_blocking=True)
+def test_kernels_and_memory_take_part_in_the_order_of_streams(cupy, stream, a):
+    row, out = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32)
     relu(a, row, out)
     with stream, pytest.raises(OrderError, match="add on stream .* reads memory that interpreter_bias_relu .* wrote"):
         out + 1
-    stream.wait_event(cupy.cuda.Stream.null.record())
-    with stream:
-        assert (out + row).shape == (2, 3)
-        relu(out, row, cupy.empty((2, 3), np.float32))
-    assert machine.launches[-1].stream == stream.ptr
     x = cupy.ones(8, np.float32)
     stream.wait_event(cupy.cuda.Stream.null.record())
     with stream:
+        relu(out, row, cupy.empty((2, 3), np.float32))
         x.sum()
     del x
     with pytest.raises(OrderError, match=r"sum \(before it was given back\) on stream"):
         cupy.ones(8, np.float32)
-
-
-def test_what_the_host_does_is_counted(machine, cupy, a):
-    machine.synchronisations.clear(), machine.copied.clear()
-    a[0, 0].item(), float(a.sum()), a.get(), cupy.cuda.Device().synchronize()
-    assert machine.synchronisations == {"item": 1, "float": 1, "get": 1, "Device.synchronize": 1}
-    a.set(np.ones((2, 3), np.float32)), cupy.matmul(a, a.T), a.dot(a.T), a @ a.T, cupy.linalg.norm(a)
-    assert machine.copied == {"to device": 24, "to host": 32}
-    assert {name: n for name, n in machine.library.items() if n} == {"matmul": 2, "dot": 1, "linalg.norm": 1}
-
-
-# ---- launches --------------------------------------------------------------------------------------------------------
 
 
 def test_faults_are_raised(cupy, a):
@@ -140,14 +118,96 @@ def test_addresses_in_tables_are_reached_and_lie_on_the_device(cupy):
         optimizer.adam(*state, None, hyper)
 
 
-def test_without_running_launches_are_noted_alone():
-    with standin.installed(execute=False, capability="130") as machine:
-        import cupy
+# ---- graphs ----------------------------------------------------------------------------------------------------------
 
-        relu(cupy.ones((2, 3), np.float32), cupy.ones(3, np.float32), out := cupy.empty((2, 3), np.float32))
-        (launch,) = machine.launches
-        assert (launch.grid, launch.block, launch.words[2:]) == ((1, 1, 1), (256, 1, 1), (out.data.ptr, 6, 3))
-        assert b".entry interpreter_bias_relu" in machine.images[0]
-    with pytest.raises(RuntimeError, match="not installed any more"):
-        out + 1
-    assert not hasattr(sys.modules.get("cupy"), "bogus") and "minigrad_kernels.toolchain.cuda.launch" not in sys.modules
+FORBIDDEN = {
+    "item": lambda cupy, x, s: x.sum().item(),
+    "get to pageable memory": lambda cupy, x, s: x.get(s, out=np.empty(3, np.float32), blocking=False),
+    "asarray": lambda cupy, x, s: cupy.asarray(np.ones(3)),
+    "a mask": lambda cupy, x, s: x[x > 0],
+    "a list": lambda cupy, x, s: x[[0, 1]],
+    "the stream": lambda cupy, x, s: s.synchronize(),
+    "whether an event is done": lambda cupy, x, s: s.record().done,
+}
+
+
+def captured(stream, function):
+    stream.begin_capture()
+    function()
+    return stream.end_capture()
+
+
+def test_what_waits_spoils_the_capture(cupy, stream):
+    with stream:
+        for forbidden in FORBIDDEN.values():
+            x = cupy.ones(3, np.float32)
+            stream.begin_capture()
+            with pytest.raises(RuntimeError, match="StreamCaptureUnsupported|CapturedEvent"):
+                forbidden(cupy, x, stream)
+            with pytest.raises(RuntimeError, match="StreamCaptureInvalidated"):
+                stream.end_capture()
+            assert not stream.is_capturing() and x.tolist() == [1, 1, 1]
+        y = cupy.ones((2, 2), np.float32)
+        stream.begin_capture()
+        with pytest.raises(NotImplementedError, match="cuBLAS"):
+            y @ y
+
+
+def test_other_streams_join_by_events_and_must_come_back(cupy, stream):
+    def fork(come_back):
+        beside.wait_event(stream.record())
+        with beside:
+            cupy.multiply(x[0], 3, out=x[0])
+        if come_back:
+            stream.wait_event(beside.record())
+        cupy.add(x[0] if come_back else y, 1, out=y)
+
+    with stream:
+        beside, x, y = cupy.cuda.Stream(non_blocking=True), [cupy.ones(4, np.float32)], cupy.ones(4, np.float32)
+        with pytest.raises(RuntimeError, match="StreamCaptureUnjoined"):
+            captured(stream, lambda: fork(False))
+        found = captured(stream, lambda: fork(True))
+        found.launch(stream)
+        found.launch(stream)
+        assert y.tolist() == [10] * 4
+        found.launch(stream)
+        with pytest.raises(OrderError):
+            found.launch(beside)
+        x.clear()
+        with pytest.raises(GraphError, match="given back"):
+            found.launch(stream)
+
+
+# ---- NCCL ------------------------------------------------------------------------------------------------------------
+
+WRONG = {  # what is wrong with a call: (the call, the error, what it says)
+    "size": (lambda r, x, other, s: r.allReduce(x, x, 9, 7, 0, s), ValueError, "36 bytes at .* no such memory is"),
+    "overlap": (lambda r, x, other, s: r.allReduce(x, x + 4, 7, 7, 0, s), ValueError, "receives in, in part"),
+    "device": (lambda r, x, other, s: r.allReduce(x, other, 8, 7, 0, s), ValueError, "of memory of device"),
+    "stream": (lambda r, x, other, s: r.allReduce(x, x, 8, 7, 0, s + 1), ValueError, "which is none of device"),
+    "no group": (lambda r, x, other, s: r.send(x, 8, 7, 1, s), ValueError, "outside of a group"),
+    "order": (lambda r, x, other, s: r.allReduce(x, x, 8, 7, 0, 0), OrderError, "does not wait for it"),
+    "others": (
+        lambda r, x, other, s: r.allReduce(x, x, 8 - r.rank_id(), 7, 0, s),
+        ValueError,
+        "ranks call differently",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_collectives_that_would_hang_or_write_where_they_should_not(cupy, name):
+    from cupy.cuda import nccl
+
+    call, error, message = WRONG[name]
+    key = nccl.get_unique_id()
+
+    def run(world):
+        with cupy.cuda.Device(1 - world.rank):
+            other = cupy.zeros(8, np.float32)
+        with cupy.cuda.Device(world.rank), cupy.cuda.Stream(non_blocking=True) as stream:
+            x, rank = cupy.zeros(8, np.float32), nccl.NcclCommunicator(2, key, world.rank)
+            call(rank, x.data.ptr, other.data.ptr, stream.ptr)
+
+    with pytest.raises(error, match=message):
+        run_local(run, 2)

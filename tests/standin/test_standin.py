@@ -28,74 +28,53 @@ def space():
 REFUSED = {
     # arrays of the host
     "np.asarray(a)": (TypeError, "Implicit conversion to a NumPy array is not allowed"),
-    "a + host": (TypeError, HOSTS),
     "host + a": (TypeError, HOSTS),
     "cupy.concatenate([a, host])": (TypeError, HOSTS),
     "cupy.where(flags, a, host)": (TypeError, HOSTS),
-    "cupy.where(True, a, a)": (AttributeError, "astype"),
-    "cupy.matmul(a.T, host)": (TypeError, "Argument 'b' has incorrect type"),
-    "cupy.copyto(a, host)": (ValueError, "non-scalar numpy.ndarray cannot be used for copyto"),
-    "cupy.sum([1, 2])": (TypeError, "wants an array of CuPy"),
-    "a.fill(host)": (ValueError, "non-scalar array cannot be used for fill"),
+    "a @ host": (TypeError, HOSTS),
     "a.__setitem__(slice(None), host)": (ValueError, "non-scalar numpy.ndarray"),
-    "a.set(np.ones((2, 3)))": (TypeError, "float64 array cannot be set to float32 array"),
-    "a[:, :2].set(host[:, :2])": (RuntimeError, "Cannot set to non-contiguous array"),
     # names and arguments that it has not
     "cupy.bogus": (AttributeError, "module 'cupy' has no attribute 'bogus'"),
-    "cupy.cuda.OutOfMemoryError": (AttributeError, "module 'cupy.cuda' has no attribute"),
     "cupy.cuda.runtime.bogus": (AttributeError, "module 'cupy_backends.cuda.api.runtime' has no attribute"),
-    "a.ctypes": (AttributeError, "'ndarray' object has no attribute 'ctypes'"),
     "setattr(a, 'label', 1)": (AttributeError, "label"),
-    "a.flags.writeable": (AttributeError, "'Flags' object has no attribute 'writeable'"),
     "cupy.add(a, a, where=flags)": (TypeError, "Wrong arguments"),
-    "cupy.sum(a, where=flags)": (TypeError, "unexpected keyword argument 'where'"),
     "a.max(initial=0)": (TypeError, "unexpected keyword argument 'initial'"),
-    "a.T.sort()": (NotImplementedError, "Sorting non-contiguous array is not supported"),
     "cupy.fuse": (NotImplementedError, "cupy.fuse is one of CuPy's names, but is not modelled"),
-    # types, shapes and values
+    # types and values
     "cupy.empty(3, object)": (ValueError, "Unsupported dtype object"),
     "cupy.add(i, 0.5, out=i)": (TypeError, "[Cc]annot cast"),
-    "cupy.add(i, i, out=np.ones(3))": (TypeError, "Output arguments type must be cupy.ndarray"),
-    "bool(a)": (ValueError, "truth value of an array with more than one element is ambiguous"),
-    "hash(a)": (TypeError, "unhashable"),
-    "cupy.cuda.Device(2).use()": (RuntimeError, "cudaErrorInvalidDevice"),
+    "cupy.cuda.runtime.setDevice(2)": (RuntimeError, "cudaErrorInvalidDevice"),
 }
 
 
-@pytest.mark.parametrize("expression", REFUSED)
-def test_refuses(space, expression):
-    error, message = REFUSED[expression]
-    with pytest.raises(error, match=message):
-        eval(expression, space)
+def test_refuses(space):
+    for expression, (error, message) in REFUSED.items():
+        with pytest.raises(error, match=message):
+            eval(expression, space)
+            print(expression)
 
 
 GIVEN = {
     "type(a.sum()) is cupy.ndarray and a.sum().shape": (),
-    "type(a[1, 2]) is cupy.ndarray and a[1, 2].base is a": True,
     "(a.T + a.T).flags.c_contiguous": True,
     "(cupy.empty_like(a.T).strides, a.T.astype('f8').strides, a.T.copy().strides)": ((4, 12), (8, 24), (8, 4)),
-    "a.T.base is a, a.T.T.base is a, a.base": (True, True, None),
-    "a.T.flags.owndata, a.flags.forc, a.T.flags.fnc": (False, True, True),
-    "a.data.ptr + 4 == a[:, 1:].data.ptr == (a.data + 4).ptr": True,
     "cupy.ndarray((3,), 'f4', a.data + 4, (4,)).get().tolist()": [2, 3, 4],
     "a[flags].tolist(), a[:, i > 1].tolist(), i[[0, 2]].tolist()": ([3, 4, 5, 6], [[3], [6]], [0, 2]),
-    "str((flags * flags).dtype), str(cupy.sqrt(i).dtype), str((a.astype('f2') + 1.5).dtype)": (
-        "bool",
-        "float64",
-        "float16",
-    ),
-    "cupy.reshape(a, newshape=(3, 2)).shape": (3, 2),
+    "str((flags * flags).dtype), str((a.astype('f2') + 1.5).dtype)": ("bool", "float16"),
+    "cupy.reshape(a, (3, 2)).shape, (a @ a.T).tolist()": ((3, 2), [[14, 32], [32, 77]]),
     "a.astype('f4', copy=False) is a, cupy.ascontiguousarray(a) is a, cupy.asarray(a) is a": (True, True, True),
-    "cupy.cuda.Device(0) == a.device, int(a.device), a.data.device_id": (True, 0, 0),
-    "cupy.cuda.runtime.getDeviceCount(), cupy.cuda.Device().compute_capability": (2, "90"),
 }
 
 
 def test_gives(space):
     for expression, wanted in GIVEN.items():
         assert eval(expression, space) == wanted, expression
-    exec("a[0] = 7; a[1, :2] = a[0, 1:]; a[:, 2] += 1; i[cupy.asarray([1])] = 9", space)
-    assert space["a"].tolist() == [[7, 7, 8], [7, 7, 7]] and space["i"].tolist() == [0, 9, 2]
+    a, i = space["a"], space["i"]
+    a[0] = 7
+    a[1, :2] = a[0, 1:]
+    a[:, 2] += 1
+    i[i == 1] = 9
+    assert a.tolist() == [[7, 7, 8], [7, 7, 7]] and i.tolist() == [0, 9, 2]
 
 
 def test_names_are_those_of_cupy():
