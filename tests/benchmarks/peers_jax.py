@@ -6,7 +6,7 @@ import math
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tasks import BATCHES, data
+from tasks import BATCHES, data, halves
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm
@@ -17,7 +17,7 @@ class Jax:
         images, labels = data(task.shape, size)
         images = [jnp.asarray(array.transpose(0, 2, 3, 1)) for array in images]
         labels = [jnp.asarray(array.astype(np.int32)) for array in labels]
-        parameters, running = initial(expanded(task.layers), np.random.default_rng(0))
+        parameters, running = initial(task.layers, np.random.default_rng(0))
         count = sum(leaf.size for leaf in jax.tree.leaves(parameters))
         moments = jax.tree.map(jnp.zeros_like, (parameters, parameters))
         state, train, numbers = [parameters, running, moments], jitted(task), itertools.count()
@@ -29,18 +29,6 @@ class Jax:
         return step, count
 
 
-def expanded(layers):
-    """The layers, with a block as ["block", its layers, those of its shortcut]."""
-    return [_block(*sizes) if kind == "block" else [kind, *sizes] for kind, *sizes in layers]
-
-
-def _block(channels, filters, stride):
-    body = [["conv", channels, filters, 3, stride, 1, False], ["norm", filters], ["relu"]]
-    body += [["conv", filters, filters, 3, 1, 1, False], ["norm", filters]]
-    plain = stride == 1 and channels == filters
-    return ["block", body, [] if plain else [["conv", channels, filters, 1, stride, 0, False], ["norm", filters]]]
-
-
 def initial(layers, random):
     """(parameters, running statistics), a list of each with an entry for each layer."""
 
@@ -49,7 +37,7 @@ def initial(layers, random):
 
     def made(kind, *sizes):
         if kind == "block":
-            pairs = [initial(part, random) for part in sizes]
+            pairs = [initial(part, random) for part in halves(*sizes)]
             return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         if kind == "norm":
             return [jnp.ones(sizes[0]), jnp.zeros(sizes[0])], [jnp.zeros(sizes[0]), jnp.ones(sizes[0])]
@@ -71,7 +59,7 @@ def applied(layers, parameters, running, x, key):
     after = []
     for number, ((kind, *sizes), own, kept) in enumerate(zip(layers, parameters, running, strict=True)):
         if kind == "block":
-            (body, shortcut), key = sizes, jax.random.fold_in(key, number)
+            (body, shortcut), key = halves(*sizes), jax.random.fold_in(key, number)
             out, one = applied(body, own[0], kept[0], x, key)
             same, other = applied(shortcut, own[1], kept[1], x, key)
             x, kept = jax.nn.relu(out + same), [one, other]
@@ -111,7 +99,7 @@ def _plain(kind, sizes, own, x, key):
 
 def jitted(task):
     """train(parameters, running, moments, images, labels, number of the step) -> the first three anew, and the loss."""
-    layers, options = expanded(task.layers), task.options
+    layers, options = task.layers, task.options
 
     def loss_of(parameters, running, x, y, key):
         scores, running = applied(layers, parameters, running, x, key)
