@@ -9,7 +9,6 @@ results/soak.json.
 """
 
 import argparse
-import contextlib
 import gc
 import os
 import sys
@@ -65,30 +64,42 @@ def of_python():
     return found
 
 
-class OnCpu:
-    """Rounds of eager steps: augmented batches of a background thread, dropout, recomputed layers, clipping.
+class Training:
+    """Rounds of steps on one device; each tenth does something more."""
 
-    Each ends with an evaluation, each tenth with a checkpoint that is loaded again.
+    def __init__(self, layers, optimizer, device="cpu", **options):
+        minigrad.manual_seed(0)
+        images = data.digits()[0].subset(slice(BATCHES * SIZE))
+        self.loader = data.Loader(images, SIZE, shuffle=True, device=device, **options)
+        self.model = nn.Sequential(*layers).to(device)
+        self.optimizer, self.rounds = optimizer(self.model.parameters()), 0
+
+    def step(self, x, y):
+        self.optimizer.zero_grad()
+        loss = F.cross_entropy(self.model(x), y)
+        loss.backward()
+        optim.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        return loss
+
+
+class OnCpu(Training):
+    """Eager steps: augmented batches of a background thread, dropout, recomputed layers, clipping.
+
+    Each round ends with an evaluation, each tenth with a checkpoint that is loaded again.
     """
 
     def __init__(self, folder):
-        minigrad.manual_seed(0)
-        self.folder, self.rounds = folder, 0
-        images = data.digits()[0].subset(slice(BATCHES * SIZE))
-        augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize(images.mean, images.std)])
-        self.loader = data.Loader(images, SIZE, shuffle=True, transform=augment)
-        self.first = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
-        self.rest = nn.Sequential(nn.Flatten(), nn.Linear(72, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10))
-        self.model = nn.Sequential(self.first, self.rest)
-        self.optimizer = optim.Adam(self.model.parameters())
+        first = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
+        rest = nn.Flatten(), nn.Linear(72, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10)
+        augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize((0.5,), (0.5,))])
+        super().__init__([Recomputed(first), *rest], optim.Adam, transform=augment)
+        self.folder = folder
 
     def round(self):
         self.rounds += 1
         for x, y in self.loader:
-            self.optimizer.zero_grad()
-            F.cross_entropy(self.rest(recompute(self.first, x)), y).backward()
-            optim.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
+            self.step(x, y)
         with no_grad():
             self.model.eval()
             self.model(x)
@@ -98,25 +109,22 @@ class OnCpu:
             checkpoint.load(self.folder, self.model, self.optimizer)
 
 
-class OnGpu:
-    """Rounds on a GPU: eager steps on batches that are sent there, replays of a graph, every tenth time a new graph."""
+class Recomputed(nn.Module):
+    def __init__(self, inner):
+        self.inner = inner
+
+    def forward(self, x):
+        return recompute(self.inner, x)
+
+
+class OnGpu(Training):
+    """Eager steps on batches that are sent there, replays of a graph, every tenth time a new graph."""
 
     def __init__(self, machine):
-        minigrad.manual_seed(0)
-        self.machine, self.rounds = machine, 0
-        images = data.digits()[0].subset(slice(BATCHES * SIZE))
-        self.loader = data.Loader(images, SIZE, shuffle=True, transform=lambda x, generator: x, device="cuda")
         layers = nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Dropout(0.2), nn.Linear(6, 10)
-        self.model = nn.Sequential(*layers).to("cuda")
-        self.optimizer = optim.SGD(self.model.parameters(), 0.01, momentum=0.9)
-        self.captured = capture(self.step)
-
-    def step(self, x, y):
-        self.optimizer.zero_grad()
-        loss = F.cross_entropy(self.model(x), y)
-        loss.backward()
-        self.optimizer.step()
-        return loss
+        sgd = lambda parameters: optim.SGD(parameters, 0.01, momentum=0.9)
+        super().__init__(layers, sgd, "cuda", transform=lambda x, generator: x)
+        self.machine, self.captured = machine, capture(self.step)
 
     def round(self):
         self.rounds += 1
@@ -128,33 +136,27 @@ class OnGpu:
         self.machine.graph_launches.clear()
 
 
-@contextlib.contextmanager
-def bare():
-    """Cycles pile up inside, and plans of launchers are soon complete: it grows no more than that."""
-    most, launcher.MOST = launcher.MOST, 16
-    try:
-        yield
-    finally:
-        launcher.MOST = most
-        gc.enable()
-
-
 def soak(training, rounds, machine=None):
     """What was counted after ten rounds, and then after `rounds` more, which are taken up to a multiple of ten.
 
-    Each count is taken right after a checkpoint or a new graph.
+    Each count is taken right after a checkpoint or a new graph. Cycles pile up meanwhile, and plans of launchers are
+    soon complete.
     """
-    with bare():
+    most, launcher.MOST, rounds = launcher.MOST, 16, -(-rounds // 10) * 10
+    try:
         for _ in range(10):
             training.round()
         gc.collect()
         gc.disable()
         first = counted(machine) | of_python()
-        for _ in tqdm(range(-(-rounds // 10) * 10), type(training).__name__, unit="round", disable=None):
+        for _ in tqdm(range(rounds), type(training).__name__, unit="round", disable=None):
             training.round()
         last = counted(machine) | of_python()
-        last["objects in cycles"] //= -(-rounds // 10)  # Python's own encoder leaves some for each checkpoint
-        return first, last
+    finally:
+        launcher.MOST = most
+        gc.enable()
+    last["objects in cycles"] //= rounds  # Python's own encoder leaves some for each checkpoint
+    return first, last
 
 
 def grown(first, last):
@@ -180,15 +182,11 @@ def main():
             print(f"    {count:20} {first[count]:>14,} {last[count]:>14,}")
     more = found["CPU"][1].get("resident bytes", 0) - found["CPU"][0].get("resident bytes", 0)
     if options.write:
-        store(
-            "soak",
-            f"{options.steps:,} steps on the CPU with loader, checkpoints and no cyclic collector, "
-            f"{options.gpu_steps:,} on a GPU of the stand-in: Tensors, nodes, pooled and GPU bytes, files, threads, "
-            "streams, events, graphs",
-            f"{sum(map(len, wrong.values()))} of them grew; resident memory {more / 2**20:+.1f} MiB",
-            "python tests/reliability/soak.py --write",
-            counts=found,
-        )
+        checked = f"{options.steps:,} steps on the CPU with loader, checkpoints and no cyclic collector, "
+        checked += f"{options.gpu_steps:,} on a GPU of the stand-in: Tensors, nodes, pooled and GPU bytes, files, "
+        more = f"{sum(map(len, wrong.values()))} of them grew; resident memory {more / 2**20:+.1f} MiB"
+        command = f"python tests/reliability/soak.py --steps {options.steps}"
+        store("soak", f"{checked}threads, streams, events, graphs", more, command, counts=found)
     sys.exit(any(wrong.values()))
 
 
