@@ -14,7 +14,7 @@ __all__ = ["confusion_matrix", "histograms", "learning_curve", "memory", "save_l
 
 LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 QUANTITIES = ("weights", "gradients")
-MOST_RIDGES = 16
+MOST_RIDGES = 10
 MOST_NAMES = 6  # that have a colour of their own in a timeline
 
 
@@ -96,7 +96,7 @@ def histograms(records, axes=None, quantity="weights"):
                 for each epoch. edges is the pair of those for weights and for gradients; counts[i] elements lie
                 between edges[i] and edges[i + 1]; counts are None where there were none
     quantity    "weights" or "gradients"
-    Units   the height of a ridge is the share of the elements, on one scale for all; of more than 16 epochs, 16 evenly
+    Units   the height of a ridge is the share of the elements, on one scale for all; of more than 10 epochs, 10 evenly
             spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
     Errors  ValueError for no records or another quantity
     """
