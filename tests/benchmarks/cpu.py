@@ -15,11 +15,10 @@ tinygrad        a whole step under TinyJit, which needs clang, or another compil
 
 Each contender is a process of its own, and they take turns of a tenth of a second. A ratio is the median over rounds of
 what it was in the round, so the machine's speed may drift. A row has several sets of fresh processes, as one may lie
-well or badly in memory for as long as it lives; the ratio of each set is stored too. A step counts as clean if its
-threads waited for a CPU during less than 3 % of it; medians are of clean steps. Each contender's loss must be finite
-and fall. JAX and tinygrad run in the first set alone, and at the first batch size alone. --write stores each part,
-once it is complete, in tests/benchmarks/results/cpu.json, from which readme.py writes tables. All parts take about 20
-minutes on two cores.
+well or badly in memory for as long as it lives; the ratio of each set is stored too. Each contender's loss must be
+finite and fall. JAX and tinygrad run in the first set alone, and at the first batch size alone. --write stores each
+part, once it is complete, in tests/benchmarks/results/cpu.json, from which readme.py writes tables. All parts take
+about 20 minutes on two cores.
 """
 
 import argparse
@@ -36,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from engines import PEERS, TORCH
 from machine import versions
-from rounds import Contenders, Failed, Worker, in_sets, in_turn, paired, summary
+from rounds import Contenders, Failed, Worker, in_sets, in_turn, milliseconds, paired
 from tables import with_spread
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
@@ -76,10 +75,10 @@ def compared(names, task, size, threads, options):
 
 def figures(sets, reasons):
     """Medians and ratios of all sets, [{contender: turns}], and the ratios of each."""
-    rows = {name: [row for turns in sets for turn in turns.get(name, []) for row in turn] for name in sets[0]}
-    found = {name: summary(taken) for name, taken in rows.items()}
-    entry = {key: {name: one[key] for name, one in found.items()} for key in ("ms", "steps", "clean")}
-    ratios = {name: paired(sets, name) for name in rows if name.split(",")[0] in TORCH}
+    turns = {name: [turn for found in sets for turn in found.get(name, [])] for name in sets[0]}
+    entry = {"ms": {name: milliseconds(taken) for name, taken in turns.items()}}
+    entry["steps"] = {name: sum(map(len, taken)) for name, taken in turns.items()}
+    ratios = {name: [paired(found, name) for found in sets] for name in turns if name.split(",")[0] in TORCH}
     whole = {name: statistics.median(sum(each, [])) for name, each in ratios.items()}
     plain = min((name for name in whole if name.split(",")[0] == "torch"), key=whole.get)
     entry["best"] = best = min(whole, key=whole.get)
@@ -93,9 +92,7 @@ def told(row):
     """A row as a line of text."""
     times = ", ".join(f"{name} {value:.2f}" for name, value in row["ms"].items())
     absent = "".join(f"; {name} not run: {why}" for name, why in row.get("not_run", {}).items())
-    clean = f"clean {sum(row['clean'].values())} of {sum(row['steps'].values())}"
-    ratios = f"ratio {with_spread(row, 'ratio')}, to the best {with_spread(row, 'ratio_best')}"
-    return f"{times} ms; {ratios}; {clean}{absent}"
+    return f"{times} ms; ratio {with_spread(row, 'ratio')}, to the best {with_spread(row, 'ratio_best')}{absent}"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -131,7 +128,7 @@ def epoch(options):
     starts = {
         label: starting(name, task, size, threads, "epochs", workers=count) for label, (name, count) in loading.items()
     }
-    measured = lambda contenders: {name: [worker.ask("epoch", options.most)] for name, worker in contenders.items()}
+    measured = lambda contenders: {name: [[worker.ask("epoch", options.most)]] for name, worker in contenders.items()}
     row = {"model": task.name, "batch_size": size, "threads": threads}
     row |= figures(*in_sets(starts, measured, options.sets))
     say(f"epoch: {told(row)}")

@@ -6,7 +6,7 @@ one     one process with as many threads as there are ranks
 mpi     ranks with one thread each
 torch   PyTorch's DistributedDataParallel over gloo, as many ranks with one thread each
 
-They take turns, and medians over clean steps count. What a DataParallel of one rank and one shard costs is the ratio of
+They take turns, and medians over all steps count. What a DataParallel of one rank and one shard costs is the ratio of
 medians of steps with and without it, which alternate in one process on one model. --write stores all in
 results/parallel.json.
 """
@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from engines import Minigrad
 from machine import versions
-from rounds import Contenders, Failed, Worker, in_turn, summary
+from rounds import Contenders, Failed, Worker, in_turn, milliseconds
 from tasks import OPTIMIZERS, data, named, training_step
 from worker import measured
 
@@ -48,7 +48,7 @@ def compared(task, options):
         turns = in_turn(contenders, options.seconds)
     if contenders.reasons:
         raise Failed(f"{task.name}: {contenders.reasons}")
-    return {name: summary(sum(taken, []))["ms"] for name, taken in turns.items()}
+    return {name: milliseconds(taken) for name, taken in turns.items()}
 
 
 def wrapping(task, options):
@@ -64,7 +64,7 @@ def wrapping(task, options):
     times, end, order = ([], []), time.perf_counter() + 2 * options.seconds, (0, 1)
     while time.perf_counter() < end or len(times[0]) < 4 * FILLING:
         for which in order:
-            _, seconds, _ = measured(lambda which=which: steps[which](*batch))
+            _, seconds = measured(lambda which=which: steps[which](*batch))
             times[which].append(seconds)
         order = order[::-1]  # so that none comes first always
     plain, wrapped = (statistics.median(taken[FILLING:]) for taken in times)

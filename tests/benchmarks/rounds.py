@@ -16,7 +16,6 @@ NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would have every process compile all 
 TURN = 0.1  # seconds: short beside what slows a machine, long beside a step of most networks
 LONG = 0.05  # seconds of a step that need none before it to fill caches
 FEWEST = 3  # steps of the slowest contender in a set
-WAITED = 0.03  # the share of a step that its threads may wait for a CPU, else the step does not count
 PAUSE = 0.03  # seconds between two contenders, for threads of the one that spin before they sleep
 PATIENCE = 600  # seconds of silence
 
@@ -110,30 +109,26 @@ class Contenders(dict):
             self.pop(name).stop()
 
 
-def in_turn(contenders, seconds, fewest=FEWEST):
+def in_turn(contenders, seconds):
     """{name: turns} of contenders that take turns.
 
-    A turn is rows (seconds, seconds waited or None), as many as TURN has room for. Rounds go on until each contender
-    has rows of `seconds` in all, and `fewest` of them. A turn of short rows begins with one that does not count, as
-    caches were just another's. One that fails is dropped.
+    A turn is the seconds of steps, as many as TURN has room for. Rounds go on until each contender has steps of
+    `seconds` in all, and FEWEST of them. A turn of short steps begins with one that does not count, as caches were just
+    another's. One that fails is dropped.
     """
 
-    def rows_of(name, count):
+    def taken(name, count):
         time.sleep(PAUSE)
         return contenders.tried(name, lambda worker: worker.ask("steps", count))
 
-    def is_short(name):
-        rows = [row for turn in turns[name] for row in turn]
-        return sum(length for length, _ in rows) < seconds or len(rows) < fewest
-
-    lengths = {name: rows[0][0] for name in list(contenders) if (rows := rows_of(name, 1))}
+    lengths = {name: steps[0] for name in list(contenders) if (steps := taken(name, 1))}
     turns = {name: [] for name in contenders}
-    while any(map(is_short, contenders)):
+    while any(sum(map(sum, turns[name])) < seconds or sum(map(len, turns[name])) < FEWEST for name in contenders):
         for name in list(contenders):
             uncounted = int(lengths[name] < LONG)
-            if rows := rows_of(name, uncounted + max(1, round(TURN / lengths[name]))):
-                turns[name].append(rows[uncounted:])  # what came before may have been disturbed:
-                lengths[name] = min(lengths[name], statistics.median(length for length, _ in rows))
+            if steps := taken(name, uncounted + max(1, round(TURN / lengths[name]))):
+                turns[name].append(steps[uncounted:])  # what came before may have been disturbed:
+                lengths[name] = min(lengths[name], statistics.median(steps))
     return {name: turns[name] for name in contenders}
 
 
@@ -159,34 +154,15 @@ def in_sets(starts, measured, sets, once=()):
     return found, reasons
 
 
-def summary(rows):
-    """The median of clean steps in ms, how many there are, and of how many.
+def milliseconds(turns):
+    """The median step of turns."""
+    return round(1000 * statistics.median(sum(turns, [])), 3)
 
-    A step is clean if its threads waited for a CPU during less than WAITED of it. Where nothing is known of that, or
-    fewer than FEWEST are clean, all count; `clean` says so.
+
+def paired(turns, name, to="minigrad"):
+    """How many times as long as the other's a contender's median step was in each round of {name: turns}.
+
+    What slows the machine for longer than a round does so for both.
     """
-    clean = _clean(rows)
-    counted = clean if len(clean) >= FEWEST else [length for length, _ in rows]
-    return {"ms": round(1000 * statistics.median(counted), 3), "steps": len(rows), "clean": len(clean)}
-
-
-def _clean(rows):
-    return [length for length, waited in rows if waited is None or waited < WAITED * length]
-
-
-def paired(sets, name, to="minigrad"):
-    """How many times as long as the other's a contender's row was in each round: a list for each set, {name: turns}.
-
-    A turn stands for the median of its clean rows, and rounds count where both have such; what slows the machine for
-    longer than a round does so for both. If there are fewer than FEWEST of them in all, all rows of all rounds count. A
-    set without any has no list.
-    """
-
-    def ratios(turns, counted):
-        both = [(counted(mine), counted(others)) for mine, others in zip(turns[name], turns[to], strict=True)]
-        return [statistics.median(mine) / statistics.median(others) for mine, others in both if mine and others]
-
-    found = [ratios(turns, _clean) for turns in sets]
-    if sum(map(len, found)) < FEWEST:
-        found = [ratios(turns, lambda rows: [length for length, _ in rows]) for turns in sets]
-    return [each for each in found if each]
+    both = zip(turns[name], turns[to], strict=True)
+    return [statistics.median(mine) / statistics.median(others) for mine, others in both]

@@ -17,19 +17,9 @@ from pathlib import Path
 from engines import ENGINES
 from tasks import Task, epoch_data
 
-THREADS, STATUS = Path("/proc/self/task"), Path("/proc/self/status")
+STATUS = Path("/proc/self/status")
 FALLEN = 0.9  # of the first loss: what shows that a contender learns
 PROOF_STEPS, PROOF_SECONDS = 1000, 20  # that it may take for it, behind the measured ones
-
-
-def waited():
-    """Seconds that the threads of this process have waited for a CPU since they began; None where none knows."""
-    found = None
-    with contextlib.suppress(FileNotFoundError):
-        for thread in os.listdir(THREADS):
-            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # it has ended, or nobody counts
-                found = (found or 0) + int((THREADS / thread / "schedstat").read_text().split()[1])
-    return None if found is None else found / 1e9
 
 
 def peak_megabytes():
@@ -44,12 +34,10 @@ def peak_megabytes():
 
 
 def measured(call):
-    """(what it returns, seconds, seconds that threads waited meanwhile or None)."""
-    before, start = waited(), time.perf_counter()
+    """(what it returns, seconds)."""
+    start = time.perf_counter()
     result = call()
-    seconds = time.perf_counter() - start
-    after = waited()
-    return result, seconds, None if before is None or after is None else max(0.0, after - before)
+    return result, time.perf_counter() - start
 
 
 def check_learning(first, last):
@@ -66,15 +54,15 @@ class Steps:
         self.first, self.number = self.step(0).item(), 1
 
     def steps(self, count):
-        """[(seconds, seconds waited)] of so many."""
-        rows = []
+        """Seconds of so many."""
+        found = []
         for _ in range(count):
-            loss, *row = measured(lambda: self.step(self.number))
+            loss, seconds = measured(lambda: self.step(self.number))
             if not math.isfinite(loss.item()):
                 raise ValueError("its loss is not finite")
             self.number += 1
-            rows.append(row)
-        return rows
+            found.append(seconds)
+        return found
 
     def end(self):
         """Train on the first batch until its loss is clearly below what it was, if ever."""
@@ -105,9 +93,9 @@ class Epochs:
             first, *_, last = (self.step(*batch) for _, batch in batches)
             return first.item(), last.item()
 
-        found, *row = measured(losses)
+        found, seconds = measured(losses)
         self.losses += found
-        return [row]
+        return seconds
 
     def end(self):
         check_learning(self.losses[0], self.losses[-1])
