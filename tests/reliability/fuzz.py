@@ -35,9 +35,8 @@ from minigrad.checkpoint import CheckpointError, WeightsError, load_weights  # n
 from minigrad.cli.run import CONFIG, Run  # noqa: E402
 from minigrad.cli.settings import BY_DATA, Settings, UsageError  # noqa: E402
 from minigrad.core.errors import KindError, ShapeError  # noqa: E402
-from minigrad.train import History  # noqa: E402
 from tests.reliability.results import store  # noqa: E402
-from tests.train.checkpoint_parts import bits, header_of, sealed, state_of, trained  # noqa: E402
+from tests.train import checkpoint_parts as whole  # noqa: E402
 
 LONGEST = 1 << 16  # bytes of an input
 SLOW = 10  # seconds of one input, at most
@@ -118,31 +117,31 @@ def loading(folder):
     """(the file of a checkpoint, a function that loads it into parts, which must be as before where it refuses)."""
 
     def load():
-        parts = trained(steps=1)
-        before = bits(*parts)
+        parts = whole.everything(steps=1)
+        before = whole.all_bits(parts)
         try:
-            return checkpoint.load(folder, *parts)
+            return checkpoint.load(folder, **parts)
         except CheckpointError:
-            np.testing.assert_equal(bits(*parts), before, "a checkpoint that was refused changed something")
+            np.testing.assert_equal(whole.all_bits(parts), before, "a checkpoint that was refused changed something")
             raise
 
-    checkpoint.save(folder, *trained(steps=1), extra={"note": [1, 2.5, None]})
-    return checkpoint.path_of(folder, checkpoint.numbers(folder)[-1]), load
+    whole.save_everything(folder, whole.everything(steps=1), extra={"note": [1, 2.5, None]})
+    return whole.file_of(folder), load
 
 
 def state(folder):
     """The state of a checkpoint that vouches for itself, so that damage is met behind the SHA-256."""
     path, load = loading(folder)
-    whole = path.read_bytes()
+    valid = path.read_bytes()
 
     def read(data):
-        header, end = header_of(whole)
+        header, end = whole.header_of(valid)
         header["__metadata__"]["state"] = data.decode("utf-8", "replace")
         text = json.dumps(header, separators=(",", ":")).encode()
-        path.write_bytes(sealed(len(text).to_bytes(8, "little") + text + whole[end:]))
+        path.write_bytes(whole.sealed(len(text).to_bytes(8, "little") + text + valid[end:]))
         return load()
 
-    return json.dumps(state_of(folder)).encode(), read
+    return json.dumps(whole.state_of(folder)).encode(), read
 
 
 def tensors(folder):
@@ -150,32 +149,16 @@ def tensors(folder):
 
     def read(data):
         with contextlib.suppress(ValueError, KeyError, RecursionError):  # a header that is none cannot be sealed
-            data = sealed(data)
+            data = whole.sealed(data)
         path.write_bytes(data)
         return load()
 
     return path.read_bytes(), read
 
 
-def history(folder):
-    row = {"epoch": 1, "lr": 0.1, "loss": 0.5, "accuracy": 0.25, "images_per_second": None, "test_loss": 1}
-    lived = History([row])
-    lived.steps, lived.latest.images, lived.latest.loss = 7, 12, 3.5
-
-    def read(data):
-        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
-            found = json.loads(data)
-            made = History()
-            made.load_state_dict(found)
-            assert len(made.to_jsonl().splitlines()) == len(made) and made._repr_html_()
-            json.dumps(made.state_dict())
-
-    return json.dumps(lived.state_dict()).encode(), read
-
-
 def config(folder):
     """What a run keeps of its settings."""
-    checkpoint.save(folder / "last", trained()[0])
+    checkpoint.save(folder / "last", whole.trained()[0])
     images = {"shape": (1, 8, 8), "classes": ("a", "b", "c"), "mean": (0.5,), "std": (0.25,)}
     settings = Settings(**BY_DATA["digits"] | images | {"data": "digits", "model": "mlp"})
 
@@ -201,7 +184,6 @@ TARGETS = {
     "weights": Target(weights, by_safetensors, (WeightsError,)),
     "checkpoint-state": Target(state, by_json, (CheckpointError,)),
     "checkpoint-tensors": Target(tensors, by_safetensors, (CheckpointError,)),
-    "history": Target(history, by_json, (ShapeError,)),
     "config": Target(config, by_json, (UsageError, ShapeError, KindError)),
 }
 

@@ -32,6 +32,7 @@ from tests.reliability.results import store  # noqa: E402
 
 tqdm.monitor_interval = 0  # or it starts a thread of its own, which would be counted
 BATCHES, SIZE = 8, 16  # of a round
+GPU_STEPS = 800  # on the stand-in
 SLACK = {"blocks of Python": 1000, "resident bytes": 8 << 20, "objects in cycles": 100}  # what goes up and down
 OF_STAND_INS = {"blocks of Python", "resident bytes", "objects in cycles"}  # which keep books
 
@@ -167,13 +168,12 @@ def grown(first, last):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000, help="on the CPU")
-    parser.add_argument("--gpu-steps", type=int, default=800, help="on a GPU of the stand-in")
     parser.add_argument("--write", action="store_true", help="store the figures")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         found = {"CPU": soak(OnCpu(folder), options.steps // BATCHES)}
     with gpus(1, execute=False) as machine:
-        both = soak(OnGpu(machine), options.gpu_steps // BATCHES, machine)
+        both = soak(OnGpu(machine), GPU_STEPS // BATCHES, machine)
         found["GPU of the stand-in"] = [{k: n for k, n in one.items() if k not in OF_STAND_INS} for one in both]
     wrong = {name: grown(*both) for name, both in found.items()}
     for name, (first, last) in found.items():
@@ -183,7 +183,7 @@ def main():
     more = found["CPU"][1].get("resident bytes", 0) - found["CPU"][0].get("resident bytes", 0)
     if options.write:
         checked = f"{options.steps:,} steps on the CPU with loader, checkpoints and no cyclic collector, "
-        checked += f"{options.gpu_steps:,} on a GPU of the stand-in: Tensors, nodes, pooled and GPU bytes, files, "
+        checked += f"{GPU_STEPS:,} on a GPU of the stand-in: Tensors, nodes, pooled and GPU bytes, files, "
         more = f"{sum(map(len, wrong.values()))} of them grew; resident memory {more / 2**20:+.1f} MiB"
         command = f"python tests/reliability/soak.py --steps {options.steps}"
         store("soak", f"{checked}threads, streams, events, graphs", more, command, counts=found)

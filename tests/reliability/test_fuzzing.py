@@ -11,9 +11,8 @@ MUTATIONS = 60  # of each target
 
 
 FOUND = {  # what once brought out another error: bytes of the valid input, and others in their place
-    "history": [(b'"steps": 7', b'"steps": Infinity')],
-    # An option that stayed when the schedule was refused.
-    "checkpoint-state": [(b'"eps"', b'"epoch"'), (b'"base_lrs"', b'"base_lr"')],
+    # An option that stayed when the schedule was refused, and a count that is no number.
+    "checkpoint-state": [(b'"eps"', b'"epoch"'), (b'"base_lrs"', b'"base_lr"'), (b'"steps": 1', b'"steps": Infinity')],
     "config": [(b'"data_dir": null', b'"data_dir": ' + b"[" * 20000 + b"]" * 20000)],
 }
 
