@@ -37,8 +37,9 @@ def conv2d(shape, outs, taps=3, **options):
     return Row(F("conv2d", **options), (shape, (outs, shape[1], taps, taps), (outs,)))
 
 
-def batch_norm(engine, x, w, b):
-    return engine.nn.functional.batch_norm(x, None, None, w, b, training=True)
+def norm(name, *args, **options):
+    """A function of nn.functional that takes a weight and a bias behind other arguments."""
+    return lambda engine, x, w, b: getattr(engine.nn.functional, name)(x, *args, weight=w, bias=b, **options)
 
 
 ROWS = {f"{name} {IMAGES}": Row(op(name), (IMAGES, IMAGES)) for name in ("add", "sub", "mul", "div", "maximum")}
@@ -110,16 +111,10 @@ ROWS |= {  # layers
     f"conv2d 64->128 stride 2 {IMAGES}": conv2d(IMAGES, 128, padding=1, stride=2),
     f"max_pool2d {WIDE}": Row(F("max_pool2d", 2), (WIDE,)),
     f"avg_pool2d {WIDE}": Row(F("avg_pool2d", 2), (WIDE,)),
-    f"batch_norm {IMAGES}": Row(batch_norm, (IMAGES, (64,), (64,))),
-    "layer_norm (4096, 512)": Row(
-        lambda engine, x, w, b: engine.nn.functional.layer_norm(x, (512,), w, b), ((4096, 512), (512,), (512,))
-    ),
-    f"group_norm {IMAGES}": Row(
-        lambda engine, x, w, b: engine.nn.functional.group_norm(x, 8, w, b), (IMAGES, (64,), (64,))
-    ),
-    f"instance_norm {IMAGES}": Row(
-        lambda engine, x, w, b: engine.nn.functional.instance_norm(x, weight=w, bias=b), (IMAGES, (64,), (64,))
-    ),
+    f"batch_norm {IMAGES}": Row(norm("batch_norm", None, None, training=True), (IMAGES, (64,), (64,))),
+    "layer_norm (4096, 512)": Row(norm("layer_norm", (512,)), ((4096, 512), (512,), (512,))),
+    f"group_norm {IMAGES}": Row(norm("group_norm", 8), (IMAGES, (64,), (64,))),
+    f"instance_norm {IMAGES}": Row(norm("instance_norm"), (IMAGES, (64,), (64,))),
     "linear 9216->128 (64, 9216)": Row(F("linear"), ((64, 9216), (128, 9216), (128,))),
     "linear 64->10 (64, 64)": Row(F("linear"), ((64, 64), (10, 64), (10,))),
     "matmul (512, 512)": Row(op("matmul"), ((512, 512), (512, 512))),

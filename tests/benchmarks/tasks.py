@@ -55,29 +55,21 @@ def _dense(inputs, outputs):
 
 
 def _resnet():
-    stages, channels = [], 64
+    stages, channels = [["conv", 3, 64, 3, 1, 1, False], ["norm", 64], ["relu"]], 64
     for filters, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         stages += [["block", channels, filters, stride], ["block", filters, filters, 1]]
         channels = filters
-    stem = ["conv", 3, 64, 3, 1, 1, False], ["norm", 64], ["relu"]
-    return [*stem, *stages, ["mean"], ["flatten"], ["linear", 512, CLASSES]]
+    return [*stages, ["mean"], FLAT]
 
 
-LAYERS = {
-    "keras-cnn": [
-        *_conv(1, 32, 3), ["pool", 2], *_conv(32, 64, 3), ["pool", 2], ["flatten"],
-        *_dense(1600, 64), ["linear", 64, CLASSES],
-    ],
-    "lenet": [
-        *_conv(1, 6, 5, 2), ["pool", 2], *_conv(6, 16, 5), ["pool", 2], ["flatten"],
-        *_dense(400, 120), *_dense(120, 84), ["linear", 84, CLASSES],
-    ],
-    "mnist-net": [
-        *_conv(1, 32, 3), *_conv(32, 64, 3), ["pool", 2], ["dropout", 0.25], ["flatten"],
-        *_dense(9216, 128), ["dropout", 0.5], ["linear", 128, CLASSES],
-    ],
-    "resnet": _resnet(),
-}  # fmt: skip
+POOL, FLAT, DROP, MORE = ["pool", 2], ["flatten"], ["dropout", 0.25], ["dropout", 0.5]
+BODIES = {  # with the size of what the last layer gets
+    "keras-cnn": ([*_conv(1, 32, 3), POOL, *_conv(32, 64, 3), POOL, FLAT, *_dense(1600, 64)], 64),
+    "lenet": ([*_conv(1, 6, 5, 2), POOL, *_conv(6, 16, 5), POOL, FLAT, *_dense(400, 120), *_dense(120, 84)], 84),
+    "mnist-net": ([*_conv(1, 32, 3), *_conv(32, 64, 3), POOL, DROP, FLAT, *_dense(9216, 128), MORE], 128),
+    "resnet": (_resnet(), 512),
+}
+LAYERS = {name: [*body, ["linear", size, CLASSES]] for name, (body, size) in BODIES.items()}
 
 
 def named(model):
