@@ -66,75 +66,43 @@ def of_python():
 
 
 class Training:
-    """Rounds of steps on one device; each tenth does something more."""
+    """Rounds of steps: augmented batches of a background thread, dropout, recomputed layers, clipping, graphs on a GPU.
 
-    def __init__(self, layers, optimizer, device="cpu", **options):
+    Each round ends with an evaluation, each tenth with a checkpoint that is loaded again, and then with a new graph.
+    """
+
+    def __init__(self, folder, machine=None):
         minigrad.manual_seed(0)
-        images = data.digits()[0].subset(slice(BATCHES * SIZE))
-        self.loader = data.Loader(images, SIZE, shuffle=True, device=device, **options)
-        self.model = nn.Sequential(*layers).to(device)
-        self.optimizer, self.rounds = optimizer(self.model.parameters()), 0
+        self.folder, self.machine, self.rounds = folder, machine, 0
+        device, images = "cuda" if machine else "cpu", data.digits()[0].subset(slice(BATCHES * SIZE))
+        augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize(images.mean, images.std)])
+        self.loader = data.Loader(images, SIZE, shuffle=True, transform=augment, device=device)
+        self.first = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
+        rest = nn.Flatten(), nn.Linear(72, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10)
+        self.model = nn.Sequential(self.first, *rest).to(device)
+        self.optimizer, self.captured = optim.Adam(self.model.parameters()), capture(self.step)
 
     def step(self, x, y):
         self.optimizer.zero_grad()
-        loss = F.cross_entropy(self.model(x), y)
-        loss.backward()
+        F.cross_entropy(self.model[1:](recompute(self.first, x)), y).backward()
         optim.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
-        return loss
-
-
-class OnCpu(Training):
-    """Eager steps: augmented batches of a background thread, dropout, recomputed layers, clipping.
-
-    Each round ends with an evaluation, each tenth with a checkpoint that is loaded again.
-    """
-
-    def __init__(self, folder):
-        first = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
-        rest = nn.Flatten(), nn.Linear(72, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10)
-        augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize((0.5,), (0.5,))])
-        super().__init__([Recomputed(first), *rest], optim.Adam, transform=augment)
-        self.folder = folder
-
-    def round(self):
-        self.rounds += 1
-        for x, y in self.loader:
-            self.step(x, y)
-        with no_grad():
-            self.model.eval()
-            self.model(x)
-            self.model.train()
-        if self.rounds % 10 == 0:
-            checkpoint.save(self.folder, self.model, self.optimizer, keep=2)
-            checkpoint.load(self.folder, self.model, self.optimizer)
-
-
-class Recomputed(nn.Module):
-    def __init__(self, inner):
-        self.inner = inner
-
-    def forward(self, x):
-        return recompute(self.inner, x)
-
-
-class OnGpu(Training):
-    """Eager steps on batches that are sent there, replays of a graph, every tenth time a new graph."""
-
-    def __init__(self, machine):
-        layers = nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Dropout(0.2), nn.Linear(6, 10)
-        sgd = lambda parameters: optim.SGD(parameters, 0.01, momentum=0.9)
-        super().__init__(layers, sgd, "cuda", transform=lambda x, generator: x)
-        self.machine, self.captured = machine, capture(self.step)
 
     def round(self):
         self.rounds += 1
         for number, (x, y) in enumerate(self.loader):
             (self.step if number % 2 else self.captured)(x, y)
+        with no_grad():
+            self.model.eval()
+            self.model(x)
+            self.model.train()
         if self.rounds % 10 == 0:
             self.captured.reset()
-        self.machine.launches.clear()  # of which the stand-in keeps a list
-        self.machine.graph_launches.clear()
+            checkpoint.save(self.folder, self.model, self.optimizer, keep=2)
+            checkpoint.load(self.folder, self.model, self.optimizer)
+        if self.machine:  # the stand-in keeps lists of what was launched
+            self.machine.launches.clear()
+            self.machine.graph_launches.clear()
 
 
 def soak(training, rounds, machine=None):
@@ -150,7 +118,7 @@ def soak(training, rounds, machine=None):
         gc.collect()
         gc.disable()
         first = counted(machine) | of_python()
-        for _ in tqdm(range(rounds), type(training).__name__, unit="round", disable=None):
+        for _ in tqdm(range(rounds), "GPU" if machine else "CPU", unit="round", disable=None):
             training.round()
         last = counted(machine) | of_python()
     finally:
@@ -170,16 +138,15 @@ def main():
     parser.add_argument("--steps", type=int, default=10_000, help="on the CPU")
     parser.add_argument("--write", action="store_true", help="store the figures")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, gpus(1, execute=False) as machine:
+        both = soak(Training(folder, machine), GPU_STEPS // BATCHES, machine)
+    found = {"GPU of the stand-in": [{k: n for k, n in one.items() if k not in OF_STAND_INS} for one in both]}
     with tempfile.TemporaryDirectory() as folder:
-        found = {"CPU": soak(OnCpu(folder), options.steps // BATCHES)}
-    with gpus(1, execute=False) as machine:
-        both = soak(OnGpu(machine), GPU_STEPS // BATCHES, machine)
-        found["GPU of the stand-in"] = [{k: n for k, n in one.items() if k not in OF_STAND_INS} for one in both]
+        found["CPU"] = soak(Training(folder), options.steps // BATCHES)
     wrong = {name: grown(*both) for name, both in found.items()}
     for name, (first, last) in found.items():
         print(f"{name}: first and last count, and what has grown: {wrong[name] or 'nothing'}")
-        for count in first:
-            print(f"    {count:20} {first[count]:>14,} {last[count]:>14,}")
+        print(*(f"    {count:20} {first[count]:>14,} {last[count]:>14,}" for count in first), sep="\n")
     more = found["CPU"][1].get("resident bytes", 0) - found["CPU"][0].get("resident bytes", 0)
     if options.write:
         checked = f"{options.steps:,} steps on the CPU with loader, checkpoints and no cyclic collector, "
