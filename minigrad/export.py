@@ -11,8 +11,10 @@ adds nodes and returns the name of the last one's output.
 Source  ONNX, "Operator Schemas", version 17
 """
 
+import itertools
 import math
 import sys
+import traceback
 
 import numpy as np
 
@@ -165,11 +167,9 @@ class Graph(Interceptor):
 
 def _layer(names):
     """The path of the innermost Module of the network that is being called."""
-    frame = sys._getframe(2)
-    while frame is not None:
+    for frame, _ in traceback.walk_stack(sys._getframe(2)):
         if frame.f_code is Module._called.__code__ and (module := frame.f_locals["self"]) in names:
             return names[module]
-        frame = frame.f_back
     return ""
 
 
@@ -197,13 +197,11 @@ def _written(model, shape, dtype):
 
 def _check_alike(first, second):
     """Refuse graphs whose nodes or constants differ."""
-    for one, two, place in zip(first.nodes, second.nodes, first.places, strict=False):
-        constants = [[graph.constants.get(name) for name in one.input] for graph in (first, second)]
+    for one, two, place in itertools.zip_longest(first.nodes, second.nodes, first.places, fillvalue="the end"):
+        constants = [[graph.constants.get(name) for name in getattr(one, "input", ())] for graph in (first, second)]
         if one != two or not all(map(np.array_equal, *constants)):
             hint = "what follows the size or the elements of a batch otherwise than by ops cannot be written"
             raise ExportError(f"export_onnx: {place} differs between batches of {BATCHES[0]} and {BATCHES[1]}; {hint}")
-    if len(first.nodes) != len(second.nodes):
-        raise ExportError("export_onnx: the model applies more ops to one batch than to another")
 
 
 def _model_of(graphs, title):

@@ -303,7 +303,7 @@ for axes, (name, plan) in zip(panels, plans.items(), strict=True):
     compute = [("compute", "forward", 0, begin_backward), ("compute", "backward", begin_backward, T)]
     sending = [("network", "exchange of a bucket", begin, end) for _, _, begin, end in rows]
     minigrad.draw.timeline(compute + sending, axes)
-    axes.axvline(1000 * T, color="black", linestyle=":")
+    axes.axvline(T, color="black", linestyle=":")
     axes.set_title(f"{name}: {1000 * exposed_by[name]:.1f} ms exposed", loc="right", fontsize="medium")
 plt.show()
 assert exposed_by["small buckets"] < exposed_by["one bucket"] <= exposed_by["after backward"]

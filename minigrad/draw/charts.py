@@ -14,7 +14,7 @@ __all__ = ["confusion_matrix", "histograms", "learning_curve", "memory", "save_l
 
 LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 QUANTITIES = ("weights", "gradients")
-MOST_RIDGES = 16
+MOST_RIDGES = 10
 MOST_NAMES = 6  # that have a colour of their own in a timeline
 
 
@@ -39,8 +39,7 @@ def learning_curve(history, axes=None, quantity="loss"):
         if any(map(math.isfinite, values)):
             marker = "o" if len(values) <= 30 else None
             axes.plot(history["epoch"], values, style, marker=marker, markersize=3, label=name, color=color)
-    axes.set_xlabel("epoch")
-    axes.set_ylabel(LABELS[quantity])
+    axes.set(xlabel="epoch", ylabel=LABELS[quantity])
     if len(history) == 1:
         axes.set_xlim(history[0]["epoch"] - 0.5, history[0]["epoch"] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
@@ -67,36 +66,27 @@ def confusion_matrix(matrix, axes=None, labels=None):
     """
     op = "confusion_matrix"
     matrix = array_of(op, "matrix", matrix, ("classes", "classes"))
-    if matrix.shape[0] != matrix.shape[1]:
+    count, labels = len(matrix), labels_of(op, labels, len(matrix))
+    if matrix.shape[1] != count:
         raise ShapeError(f"{op}: matrix has shape {matrix.shape}, wanted as many columns as rows")
-    count = len(matrix)
-    labels = labels_of(op, labels, count)
-    totals = matrix.sum(1, keepdims=True)
-    shares = 100 * matrix / np.where(totals, totals, 1)
+    shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1e-30)
     axes = axes_of(op, axes, 6.4, 5.4)
-    shown = axes.imshow(shares, cmap="Blues", vmin=0, vmax=100)
-    color_bar(shown, "share of the true class (%)")
+    color_bar(axes.imshow(shares, cmap="Blues", vmin=0, vmax=100), "share of the true class (%)")
     ticks = range(0, count, max(1, -(-count // 20)))
     axes.set(xlabel="predicted class", ylabel="true class")
-    long = 8 * sum(len(labels[i]) + 1 for i in ticks) > laid_out(axes)[0]
+    width, height = laid_out(axes)
+    long = 8 * sum(len(labels[i]) + 1 for i in ticks) > width
     axes.set_xticks(ticks, [labels[i] for i in ticks], rotation=45 if long else 0, ha="right" if long else "center")
     axes.set_yticks(ticks, [labels[i] for i in ticks])
-    _write_counts(axes, matrix, shares)
+    texts = {
+        (i, j): f"{matrix[i, j]:.3g}" if matrix[i, j] % 1 else f"{matrix[i, j]:.0f}" for i, j in np.argwhere(matrix)
+    }
+    cell = min(width, height) / count  # points
+    size = min(10, 0.5 * cell, 1.35 * cell / max(map(len, texts.values()), default=1))
+    for (i, j), text in texts.items() if size >= 4 else ():  # where it can be read
+        color = "white" if shares[i, j] > 55 else "black"
+        axes.text(j, i, text, ha="center", va="center", fontsize=size, color=color)
     return axes
-
-
-def _write_counts(axes, matrix, shares):
-    """The counts into their cells, where they can be read."""
-    texts = [[f"{count:.0f}" if count == round(count) else f"{count:.3g}" for count in row] for row in matrix]
-    cell = min(laid_out(axes)) / len(matrix)  # points
-    size = min(10, 0.5 * cell, 1.35 * cell / max(len(text) for row in texts for text in row))
-    if size < 4:
-        return
-    for i, row in enumerate(texts):
-        for j, text in enumerate(row):
-            if matrix[i, j]:
-                color = "white" if shares[i, j] > 55 else "black"
-                axes.text(j, i, text, ha="center", va="center", fontsize=size, color=color)
 
 
 def histograms(records, axes=None, quantity="weights"):
@@ -106,7 +96,7 @@ def histograms(records, axes=None, quantity="weights"):
                 for each epoch. edges is the pair of those for weights and for gradients; counts[i] elements lie
                 between edges[i] and edges[i + 1]; counts are None where there were none
     quantity    "weights" or "gradients"
-    Units   the height of a ridge is the share of the elements, on one scale for all; of more than 16 epochs, 16 evenly
+    Units   the height of a ridge is the share of the elements, on one scale for all; of more than 10 epochs, 10 evenly
             spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
     Errors  ValueError for no records or another quantity
     """
@@ -139,15 +129,13 @@ def histograms(records, axes=None, quantity="weights"):
 
 def _scale(axes, rows):
     """The axis of values: linear where the bins are, else logarithmic on both sides of 0."""
-    edges = rows[0][1]
-    widths = np.diff(edges)
-    low, high = (f([row[1][end] for row in rows]) for f, end in ((min, 0), (max, -1)))
+    edges, widths = rows[0][1], np.diff(rows[0][1])
+    low, high = min(row[1][0] for row in rows), max(row[1][-1] for row in rows)
     if widths.max() > 1.01 * widths.min():
         smallest = np.abs(edges[edges != 0]).min()
+        first, last = math.floor(math.log10(smallest)) + 2, math.ceil(math.log10(max(-low, high))) - 1
+        ticks = 10.0 ** np.arange(last, first - 1, -max(1, (last - first + 4) // 4))  # the smallest would touch 0
         axes.set_xscale("symlog", linthresh=smallest, linscale=0.5)
-        powers = np.arange(math.ceil(math.log10(smallest)), math.ceil(math.log10(max(-low, high))))
-        powers = powers[:: -max(1, -(-len(powers) // 4))]  # from the largest down; the smallest would touch 0
-        ticks = 10.0 ** powers[powers > math.log10(smallest) + 1]
         axes.set_xticks([*-ticks, 0.0, *ticks])
         axes.xaxis.minorticks_off()
     axes.set_xlim(low, high)
@@ -159,8 +147,8 @@ def _scale(axes, rows):
 def timeline(spans, axes=None):
     """Draw what ran when, one lane below the other; returns the Axes.
 
-    spans   (lane, name, begin, end), times in seconds. Lanes stand in the order of their first span; spans of a lane
-            that overlap, as a layer and its operations do, are put below each other
+    spans   (lane, name, begin, end), times in seconds. Lanes stand in the order of their first span; where spans of a
+            lane overlap, the later one is in front
     The names with the most time have colours of their own; all others are grey.
     Errors  ValueError for no spans
     """
@@ -168,27 +156,27 @@ def timeline(spans, axes=None):
 
     if not spans:
         raise ShapeError("timeline: spans is empty, so there is nothing to draw")
-    placed, lanes = _rows(spans)
-    start = min(span[2] for span in spans)
-    length = max(span[3] for span in spans) - start
-    count = sum(rows for _, rows in lanes.values())
-    axes = axes_of("timeline", axes, 9, 1.4 + 0.4 * count)
-    styles = _styles(spans)
-    for name, style in styles.items():
-        shown = [span for span in placed if (span[1] if span[1] in styles else None) == name]
-        begins, ends, rows = np.array([span[2:] for span in shown]).T
-        label = "other" if name is None else plain(name)
-        axes.barh(rows, ends - begins, left=begins - start, edgecolor=HATCH, linewidth=0.5, label=label, **style)
-    axes.set_yticks([first + (rows - 1) / 2 for first, rows in lanes.values()], [plain(lane) for lane in lanes])
+    lanes, seconds = [*dict.fromkeys(lane for lane, *_ in spans)], {}
+    for _, name, begin, end in spans:
+        seconds[name] = seconds.get(name, 0) + end - begin
+    most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
+    shown = [name for name in seconds if name in most]  # in the order in which they come first
+    start, last = min(begin for *_, begin, _ in spans), max(end for *_, end in spans)
+    axes = axes_of("timeline", axes, 11, 1.6 + 0.4 * len(lanes))
+    for i, name in enumerate([*shown, None]):
+        found = [span for span in spans if (span[1] == name if name in most else span[1] not in most)]
+        style = {"color": "#BBBBBB"} if name is None else {"color": COLORS[i], "hatch": HATCHES[i]}
+        begins, lengths = [begin - start for *_, begin, _ in found], [end - begin for *_, begin, end in found]
+        if found:
+            label = "other" if name is None else plain(name)
+            rows = [lanes.index(lane) for lane, *_ in found]
+            axes.barh(rows, lengths, left=begins, edgecolor=HATCH, linewidth=0.5, label=label, **style)
+    axes.set_yticks(range(len(lanes)), map(plain, lanes))
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
-    axes.set(xlabel="time", xlim=(0, length or 1), ylim=(count - 0.4, -0.6))
-    for first, _ in list(lanes.values())[1:]:
-        axes.axhline(first - 0.5, color="#999999", linewidth=0.8)
+    axes.set(xlabel="time", xlim=(0, last - start or 1), ylim=(len(lanes) - 0.4, -0.6))
     axes.grid(axis="x", alpha=0.3)
     axes.set_axisbelow(True)
-    longest = max(len("other" if name is None else str(name)) for name in styles)
-    columns = int(laid_out(axes)[0] // (6.5 * longest + 45))
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=max(1, min(4, columns)), frameon=False)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return axes
 
 
@@ -218,28 +206,3 @@ def memory(samples, axes=None):
     axes.set_title(f"peak {total.max():.3g} {symbol}", fontsize="medium")
     axes.legend(reverse=True, loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
     return axes
-
-
-def _rows(spans):
-    """(each span with the row that it is drawn in, {lane: (first row, rows)})."""
-    placed, lanes, first = [], {}, 0
-    for lane in dict.fromkeys(span[0] for span in spans):
-        ends = []
-        for span in sorted((span for span in spans if span[0] == lane), key=lambda span: (span[2], -span[3])):
-            row = next((row for row, end in enumerate(ends) if end <= span[2]), len(ends))
-            ends[row : row + 1] = [span[3]]
-            placed.append((*span, first + row))
-        lanes[lane] = first, len(ends)
-        first += len(ends)
-    return placed, lanes
-
-
-def _styles(spans):
-    """{name: its look} for the names with the most time, and for None, which is all others."""
-    seconds = {}
-    for _, name, begin, end in spans:
-        seconds[name] = seconds.get(name, 0) + end - begin
-    most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
-    shown = [name for name in seconds if name in most]  # in the order in which they come first
-    styles = {name: {"color": COLORS[i], "hatch": HATCHES[i]} for i, name in enumerate(shown)}
-    return styles | ({None: {"color": "#BBBBBB"}} if len(seconds) > len(most) else {})

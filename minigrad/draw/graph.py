@@ -137,20 +137,16 @@ def _nodes_below(nodes):
 
 def _made(node, names):
     """The lines below the name of an operation: what it made."""
-    versions, lines = [_version(edge.target) for edge in node.edges], []
+    versions, lines = set(), []  # of the memory at which the arguments looked
+    for source, output in (edge.target for edge in node.edges):
+        leaf = source.__class__ is Leaf
+        versions.add(id(getattr(source.tensor, "version", None) if leaf else source.outputs[output][2]))
     for i, (shape, dtype, version) in enumerate(node.outputs):
         facts, nbytes = _facts(shape, dtype)
-        nbytes = "view" if any(version is other for other in versions) else nbytes
+        nbytes = "view" if id(version) in versions else nbytes
         lines += [f"+ {nbytes} {node.primitive.outputs[i]}"] if i else [facts, nbytes]
         lines += [f"= {names[node, i]}"] if (node, i) in names else []
     return lines
-
-
-def _version(target):
-    """The version of the memory at which an argument looked; None for a leaf that nobody has any more."""
-    if target.node.__class__ is Leaf:
-        return None if (tensor := target.node.tensor) is None else tensor.version
-    return target.node.outputs[target.output][2]
 
 
 def _facts(shape, dtype):
@@ -219,20 +215,13 @@ def _text(x, y, text, more=""):
 
 
 def _arrows(graph):
-    """From the bottom of a box through the gaps between rows to the top of another.
-
-    What an arrow has in common with an earlier one from the same box is drawn once.
-    """
-    drawn = {}
+    """From the bottom of a box through the gaps between rows to the top of another."""
     for (u, v, name), route in zip(graph.edges, graph.routes, strict=True):
-        begin, drawn[u] = min(drawn.get(u, 0), len(route) - 2), max(drawn.get(u, 0), len(route) - 2)
-        source, tip = graph.boxes[u], graph.boxes[v].y - graph.boxes[v].height / 2
-        x, y = route[begin]
-        path = f"M{x:.1f} {y if begin else source.y + source.height / 2:.1f}V{y:.1f}"
-        for i, ((x0, y0), (x1, y1)) in enumerate(pairwise(route[begin:])):
-            bend = (y0 + y1) / 2
-            path += f"V{y1:.1f}" if i % 2 else f"C{x0:.1f} {bend:.1f} {x1:.1f} {bend:.1f} {x1:.1f} {y1:.1f}"
-        x = route[-1][0]
+        source, tip, (x, y) = graph.boxes[u], graph.boxes[v].y - graph.boxes[v].height / 2, route[0]
+        path = f"M{x:.1f} {source.y + source.height / 2:.1f}V{y:.1f}"
+        for i, ((x0, y0), (x, y)) in enumerate(pairwise(route)):
+            bend = (y0 + y) / 2
+            path += f"V{y:.1f}" if i % 2 else f"C{x0:.1f} {bend:.1f} {x:.1f} {bend:.1f} {x:.1f} {y:.1f}"
         yield f'<g><title>{escape(name)}</title><path d="{path}V{tip - 4:.1f}" fill="none" stroke="#555555"/>'
         yield f'<path d="M{x - 4:.1f} {tip - 8:.1f}h8l-4 8z" fill="#555555"/></g>'
 

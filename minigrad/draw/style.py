@@ -13,11 +13,6 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..core.tensor import Tensor
 
-__all__ = [
-    "COLORS", "HATCH", "HATCHES", "array_of", "axes_of", "color_bar", "figure_of",
-    "laid_out", "labels_of", "plain", "save",
-]  # fmt: skip
-
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # without yellow, too light for lines
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
 HATCH = "#FFFFFF73"  # the colour of hatches

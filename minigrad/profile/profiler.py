@@ -261,24 +261,24 @@ class Profile(Interceptor):
         Source  Duffy and others 2016, "Trace Event Format": complete events (X), counters (C), metadata (M); times in
                 microseconds
         """
-        process, lanes, found = {"pid": os.getpid()}, {"host": 0}, []
+
+        def event(kind, name, lane="host", **more):
+            number = lanes.setdefault(lane, len(lanes))
+            return {"ph": kind, "name": name, "pid": os.getpid(), "tid": number, **more}
+
+        lanes, found = {}, []
         for span in self.spans:
-            facts = {"layer": span.layer, "bytes": span.nbytes, "kept for backward": span.kept}
-            event = process | {"ph": "X", "name": span.name, "cat": span.kind}
+            name, facts = span.name, {"layer": span.layer, "bytes": span.nbytes, "kept for backward": span.kept}
             if span.kind == "module":
-                event["name"], facts = span.layer, {"type": span.name}
-            event["args"] = {name: value for name, value in facts.items() if value}
-            found.append(event | {"tid": 0, "ts": 1e6 * span.begin, "dur": 1e6 * span.seconds})
-            if span.device:
-                lane, (begin, end) = lanes.setdefault(span.lane, len(lanes)), span.device
-                found.append(event | {"tid": lane, "ts": 1e6 * begin, "dur": 1e6 * (end - begin)})
-        counter = process | {"ph": "C", "name": "memory"}
-        found += [counter | {"ts": 1e6 * seconds, "args": sample} for seconds, sample in self.memory]
+                name, facts = span.layer, {"type": span.name}
+            about = {"cat": span.kind, "args": {name: value for name, value in facts.items() if value}}
+            times = [("host", span.begin, span.end), *([(span.lane, *span.device)] if span.device else [])]
+            for lane, begin, end in times:
+                found.append(event("X", name, lane, ts=1e6 * begin, dur=1e6 * (end - begin), **about))
+        found += [event("C", "memory", ts=1e6 * seconds, args=sample) for seconds, sample in self.memory]
         found.sort(key=lambda event: (event["ts"], -event.get("dur", 0)))
-        about = [("process_name", 0, {"name": "minigrad"})]
-        about += [("thread_name", lane, {"name": name}) for name, lane in lanes.items()]
-        about += [("thread_sort_index", lane, {"sort_index": lane}) for lane in lanes.values()]
-        head = [process | {"ph": "M", "name": name, "tid": lane, "args": args} for name, lane, args in about]
+        head = [event("M", "process_name", args={"name": "minigrad"})]
+        head += [event("M", "thread_name", lane, args={"name": lane}) for lane in lanes]
         Path(path).write_text(json.dumps({"traceEvents": head + found, "displayTimeUnit": "ms"}))
 
 

@@ -67,7 +67,3 @@ class Span:
     def within(self, *kinds):
         """Whether it is, or was called inside, a Span of one of these kinds."""
         return self.kind in kinds or any(span.kind in kinds for span in self.around())
-
-    def __repr__(self):
-        place = f" in {self.layer}" if self.layer else ""
-        return f"<{self.kind} {self.name}{place}, {1e3 * self.seconds:.3f} ms>"

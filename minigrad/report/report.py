@@ -19,7 +19,7 @@ from .page import Html, bar, columns, document, escaped, listing, note, picture,
 __all__ = ["SECTIONS", "Report"]
 
 FILTERS = 64  # drawn at most
-LAYERS, EPOCHS = 4, 8  # whose weights and gradients are drawn at most: it takes longer than all else
+LAYERS = 4  # whose weights and gradients are drawn at most: it takes longer than all else
 DPI = 110
 
 
@@ -86,16 +86,16 @@ class Report:
 def _result(report):
     """The figures that one looks for first."""
     history, figures = report.history, {}
-    if len(history):
-        row = history[-1]
-        if row.get("test_accuracy") is not None:
-            figures |= {"test accuracy": _percent(row["test_accuracy"]), "test loss": f"{row['test_loss']:.4f}"}
-            best = max(history.rows, key=lambda row: row.get("test_accuracy") or 0)
-            if best["test_accuracy"] > row["test_accuracy"]:
-                figures[f"best test accuracy (epoch {best['epoch']})"] = _percent(best["test_accuracy"])
+    tested = [row for row in history.rows if row.get("test_accuracy") is not None]
+    if tested:
+        last, best = tested[-1], max(tested, key=lambda row: row["test_accuracy"])
+        figures |= {"test accuracy": _percent(last["test_accuracy"]), "test loss": f"{last['test_loss']:.4f}"}
+        if best["test_accuracy"] > last["test_accuracy"]:
+            figures[f"best test accuracy (epoch {best['epoch']})"] = _percent(best["test_accuracy"])
+    for row in history.rows[-1:]:
         figures |= {"training accuracy": _percent(row["accuracy"]), "training loss": f"{row['loss']:.4f}"}
-        if speeds := list(filter(None, history["images_per_second"])):
-            figures["images/s (median)"] = f"{statistics.median(speeds):,.0f}"
+    if speeds := list(filter(None, history["images_per_second"])):
+        figures["images/s (median)"] = f"{statistics.median(speeds):,.0f}"
     figures |= {"epochs": len(history), "updates": f"{history.steps:,}"} | report.figures
     return listing(figures, "tiles") + (note(report.state) if report.state else "")
 
@@ -126,9 +126,9 @@ def _mistakes(report):
         axes = draw.worst_mistakes(report.test.images, targets, probabilities, labels=report.classes)
         drawn.append(picture(axes, "The worst mistakes: least probability for the true class.", DPI))
     rows = [["class", "most often taken for", "test images", "found (recall)", "precision"]]
-    others = matrix - np.diag(matrix.diagonal())
-    numbers = zip(matrix.sum(1).tolist(), matrix.sum(0).tolist(), matrix.diagonal().tolist(), strict=True)
-    for name, (there, predicted, found), wrong in zip(report.classes, numbers, others, strict=True):
+    for i, name in enumerate(report.classes):
+        there, predicted, found = matrix[i].sum(), matrix[:, i].sum(), matrix[i, i]
+        wrong = np.where(np.arange(len(matrix)) == i, 0, matrix[i])
         taken = f"{report.classes[wrong.argmax()]} ({wrong.max()})" if wrong.any() else "-"
         recall = bar(found / there, _percent(found / there)) if there else "-"
         rows.append([name, taken, f"{there:,}", recall, _percent(found / predicted) if predicted else "-"])
@@ -160,10 +160,10 @@ def _distributions(report):
     if not names:
         return None
     drawn = []
-    for name in _spread(names, LAYERS):
-        layer, rows = name.rpartition(".")[0], _spread(report.records[name], EPOCHS)
-        for place, quantity in enumerate(("weights", "gradients"), 2):
-            if any(row[place] is not None for row in rows):
+    for place in np.linspace(0, len(names) - 1, min(len(names), LAYERS)).round().astype(int):
+        rows, layer = report.records[names[place]], names[place].rpartition(".")[0]
+        for column, quantity in enumerate(("weights", "gradients"), 2):
+            if any(row[column] is not None for row in rows):
                 axes = draw.histograms(rows, None, quantity)
                 drawn.append(picture(axes, f"{quantity.capitalize()} of layer {_named(layer, modules[layer])}.", DPI))
     text = "After each epoch; gradients are those of its last update, on a logarithmic scale on either side of 0: what "
@@ -171,11 +171,6 @@ def _distributions(report):
     if len(names) > LAYERS:
         text += f" {LAYERS} of {len(names)} layers are shown."
     return note(text) + columns(*drawn)
-
-
-def _spread(values, count):
-    """At most so many of them, the first, the last, and others evenly between."""
-    return [values[at] for at in sorted({round(at) for at in np.linspace(0, len(values) - 1, min(len(values), count))})]
 
 
 def _cost(report):
@@ -205,12 +200,11 @@ def _cost(report):
 def _network(report):
     """The layers, with what they cost for one image."""
     found = nn.summary(report.model, (1, *report.shape))
+    shape_of = lambda row: "-" if row.shape is None else " x ".join(map(str, row.shape[1:]))
+    names = [(row.path, row.kind, shape_of(row)) for row in found.rows]
     rows = [["layer", "type", "output of an image", "parameters", "multiply-adds", "output bytes"]]
-    for row in found.rows:
-        rows.append([row.path, row.kind, "-" if row.shape is None else " x ".join(map(str, row.shape[1:]))])
-    rows.append(["total", "", ""])
-    for cells, row in zip(rows[1:], [*found.rows, found], strict=True):
-        cells += [f"{count:,}" for count in (row.parameters, row.macs, row.nbytes)]
+    for cells, row in zip([*names, ("total", "", "")], [*found.rows, found], strict=True):
+        rows.append([*cells, *(f"{count:,}" for count in (row.parameters, row.macs, row.nbytes))])
     trainable = f"{found.trainable:,} of {found.parameters:,} parameters are trained."
     return note(trainable) + table(rows, words=3, total=True)
 

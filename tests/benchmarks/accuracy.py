@@ -1,8 +1,8 @@
 """Test accuracies and times of the main job: python tests/benchmarks/accuracy.py [--mnist FOLDER] [--write]
 
-Runs the command line as a user would and reads its last lines. --mnist names a folder with MNIST files, complete or
-in part; without it only the shipped digits are trained. --write stores the figures in results/accuracy.json and
-the README's picture.
+Runs the command line as a user would, with nothing compiled. --mnist names a folder with MNIST files, complete or in
+part; without it only the shipped digits are trained. --write stores the figures in results/accuracy.json and the
+README's picture.
 """
 
 import argparse
@@ -22,34 +22,36 @@ from machine import versions  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "accuracy.json"
 PICTURE = Path(__file__).resolve().parents[2] / "examples" / "pictures" / "learning-curve.png"
+MNIST = "train --data mnist --data-dir FOLDER --model keras-cnn --batch-size 64 --epochs 10 --optimizer adam"
 JOBS = {
     "digits": "train --data digits",
-    "MNIST, augmented": "train --data mnist --data-dir {mnist} --model keras-cnn --batch-size 64 --epochs 10 "
-    "--optimizer adam --lr 3e-3 --schedule cosine --augment",
-    "MNIST": "train --data mnist --data-dir {mnist} --model keras-cnn --batch-size 64 --epochs 10 "
-    "--optimizer adam --lr 1e-3 --schedule none",
+    "MNIST, augmented": f"{MNIST} --lr 3e-3 --schedule cosine --augment",
+    "MNIST": f"{MNIST} --lr 1e-3 --schedule none",
 }
 
 
-def run(arguments, picture):
-    """What a run says of itself, with its wall seconds; its learning curve goes into the file picture, unless None."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "minigrad", *arguments, "--out", str(Path(folder) / "run")]
-        environment = {**os.environ, "MINIGRAD_CACHE": str(Path(folder) / "cache")}  # so that kernels are compiled
-        start = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        seconds = time.perf_counter() - start
-        if picture and not done.returncode:
-            shutil.copyfile(Path(folder) / "run" / "learning-curve.png", picture)
+def trained(command, folder, data=None, **environment):
+    """(what a run into a folder says, its test accuracy in percent); FOLDER in the command stands for `data`."""
+    words = [str(data) if word == "FOLDER" else word for word in command.split()]
+    words = [sys.executable, "-m", "minigrad", *words, "--out", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | environment)
     if done.returncode:
-        sys.exit(f"{shlex.join(command)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-    print(done.stdout[-600:])
-    final = re.findall(r"^test accuracy ([\d.]+) %$", done.stdout, re.MULTILINE)
-    counts = re.search(r"(\d[\d,]*) training[^\d]+(\d[\d,]*) test", done.stdout)
-    row = {"test_accuracy": float(final[-1]), "seconds": round(seconds, 1)}
-    if counts:
-        row["training_images"], row["test_images"] = (int(n.replace(",", "")) for n in counts.groups())
-    return row
+        sys.exit(f"{shlex.join(words)} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout, 100 * json.loads((Path(folder) / "result.json").read_text())["test_accuracy"]
+
+
+def measured(name, options, more=""):
+    """The row of a job; the picture is that of the digits."""
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        said, accuracy = trained(JOBS[name] + more, f"{folder}/run", options.mnist, MINIGRAD_CACHE=f"{folder}/cache")
+        seconds = time.perf_counter() - start
+        if options.write and JOBS[name] + more == JOBS["digits"]:
+            shutil.copyfile(f"{folder}/run/learning-curve.png", PICTURE)
+    print(said[-600:])
+    training, test = re.search(r"(\d+) training and (\d+) test images", said).groups()
+    row = {"job": name, "command": f"minigrad {JOBS[name]}", "test_accuracy": round(accuracy, 2)}
+    return row | {"seconds": round(seconds, 1), "training_images": int(training), "test_images": int(test)}
 
 
 def main():
@@ -57,17 +59,8 @@ def main():
     parser.add_argument("--mnist", help="folder with MNIST files")
     parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
     options = parser.parse_args()
-    rows = []
-    for name, job in JOBS.items():
-        if "{mnist}" in job and not options.mnist:
-            continue
-        arguments = [part.format(mnist=options.mnist) for part in job.split()]
-        command = "minigrad " + job.format(mnist="FOLDER")
-        picture = PICTURE if options.write and name == "digits" else None
-        rows.append({"job": name, "command": command, **run(arguments, picture)})
-        if name == "digits":
-            rows[-1]["new_writers_accuracy"] = run([*arguments, "--split", "writers"], None)["test_accuracy"]
-        print(rows[-1])
+    rows = [measured(name, options) for name, job in JOBS.items() if options.mnist or "FOLDER" not in job]
+    rows[0]["new_writers_accuracy"] = measured("digits", options, " --split writers")["test_accuracy"]
     if options.write:
         RESULTS.write_text(json.dumps({**versions(), "jobs": rows}, indent=1) + "\n")
 

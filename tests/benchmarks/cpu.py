@@ -15,36 +15,34 @@ tinygrad        a whole step under TinyJit, which needs clang, or another compil
 
 Each contender is a process of its own, and they take turns of a tenth of a second. A ratio is the median over rounds of
 what it was in the round, so the machine's speed may drift. A row has several sets of fresh processes, as one may lie
-well or badly in memory for as long as it lives; the ratio of each set is stored too. A step counts as clean if its
-threads waited for a CPU during less than 3 % of it; medians are of clean steps. Each contender's loss must be finite
-and fall. JAX and tinygrad run in the first set alone, and at the first batch size alone unless --everywhere. --write
-stores each part, once it is complete, in tests/benchmarks/results/cpu.json, from which readme.py writes tables. All
-parts take about 20 minutes on two cores.
+well or badly in memory for as long as it lives; the ratio of each set is stored too. Each contender's loss must be
+finite and fall. JAX and tinygrad run in the first set alone, and at the first batch size alone. --write stores each
+part, once it is complete, in tests/benchmarks/results/cpu.json, from which readme.py writes tables. All parts take
+about 20 minutes on two cores.
 """
 
 import argparse
 import json
-import math
-import os
-import signal
 import statistics
 import sys
+import tempfile
 import time
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from engines import PEERS, TORCH
-from machine import installed, versions
-from rounds import FEWEST, Failed, Worker, ended, in_sets, in_turn, no_kernels, paired, summary, working
+from machine import versions
+from rounds import Contenders, Failed, Worker, in_sets, in_turn, milliseconds, paired
 from tables import with_spread
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"
-PARTS = "steps", "random", "epoch", "memory"
-EPOCHS = 3
 TRAINED = 5  # steps until memory is at its peak
+STARTS = 2  # processes of a contender whose first step is timed
+PATIENCE = 40  # seconds until a silent peer counts as failed
 BEGUN = time.monotonic()
 
 
@@ -52,54 +50,35 @@ def say(text):
     print(f"[{(time.monotonic() - BEGUN) / 60:4.1f} min] {text}", flush=True)
 
 
+def starting(name, task, size, threads, kind="steps", **more):
+    """A function that starts the process of a contender; peers alone may be too slow."""
+    more |= {"patience": PATIENCE} if name in PEERS else {}
+    return partial(Worker, name, threads, kind=kind, task=asdict(task), size=size, **more)
+
+
 def compared(names, task, size, threads, options):
     """A row: the figures of each contender, which of PyTorch's was the fastest, the ratios, and why others are absent.
 
-    Errors  SystemExit if minigrad or PyTorch fails, or if contenders do not train the same number of parameters
+    Errors  Failed if minigrad or PyTorch fails, or if contenders do not train the same number of parameters
     """
-    row = {"model": task.name, "batch_size": size, "threads": threads}
-    absent = {name: why for name in names if (why := hindrance(name, task, options))}
-    starts = {name: starting(name, task, size, threads, options) for name in names if name not in absent}
 
-    def measured(workers, reasons):
-        parameters = {name: worker.ready["parameters"] for name, worker in workers.items()}
+    def measured(contenders):
+        parameters = {name: worker.parameters for name, worker in contenders.items()}
         if len(set(parameters.values())) > 1:
-            sys.exit(f"{task.name}: not the same network: parameters {parameters}")
-        seconds = options.seconds / options.processes
-        return in_turn(workers, reasons, lambda count: ("steps", count), seconds, dict.fromkeys(workers, FEWEST))
+            raise Failed(f"{task.name}: not the same network: parameters {parameters}")
+        return in_turn(contenders, options.seconds / options.sets)
 
-    sets, reasons = in_sets(starts, measured, options.processes, once=PEERS)
-    given_up(reasons, task, options)
-    return row | figures(sets, absent | reasons)
-
-
-def starting(name, task, size, threads, options, **more):
-    """A function that starts the process of a contender; peers alone may be too slow."""
-    patience = options.patience if name in PEERS else 20 * options.patience
-    return partial(Worker, name, task, size, threads, patience, **more)
-
-
-def hindrance(name, task, options):
-    """Why a peer need not be started: not installed, or it has failed on this network before; None for the others."""
-    if name in PEERS and not installed(name):
-        return "not installed"
-    return options.failures.get((name, task.name))
-
-
-def given_up(reasons, task, options):
-    """Remember peers that have failed, so that their slowness is met once for each network."""
-    options.failures |= {(name, task.name): why for name, why in reasons.items()}
+    starts = {name: starting(name, task, size, threads) for name in names}
+    row = {"model": task.name, "batch_size": size, "threads": threads}
+    return row | figures(*in_sets(starts, measured, options.sets, PEERS))
 
 
 def figures(sets, reasons):
     """Medians and ratios of all sets, [{contender: turns}], and the ratios of each."""
-    broken = {name: why for name, why in reasons.items() if name not in PEERS}
-    if broken:
-        sys.exit("; ".join(f"{name}: {why}" for name, why in broken.items()))
-    rows = {name: [row for turns in sets for turn in turns.get(name, []) for row in turn] for name in sets[0]}
-    found = {name: summary(taken) for name, taken in rows.items()}
-    entry = {key: {name: one[key] for name, one in found.items()} for key in ("ms", "steps", "clean")}
-    ratios = {name: paired(sets, name) for name in rows if name.split(",")[0] in TORCH}
+    turns = {name: [turn for found in sets for turn in found.get(name, [])] for name in sets[0]}
+    entry = {"ms": {name: milliseconds(taken) for name, taken in turns.items()}}
+    entry["steps"] = {name: sum(map(len, taken)) for name, taken in turns.items()}
+    ratios = {name: [paired(found, name) for found in sets] for name in turns if name.split(",")[0] in TORCH}
     whole = {name: statistics.median(sum(each, [])) for name, each in ratios.items()}
     plain = min((name for name in whole if name.split(",")[0] == "torch"), key=whole.get)
     entry["best"] = best = min(whole, key=whole.get)
@@ -113,9 +92,7 @@ def told(row):
     """A row as a line of text."""
     times = ", ".join(f"{name} {value:.2f}" for name, value in row["ms"].items())
     absent = "".join(f"; {name} not run: {why}" for name, why in row.get("not_run", {}).items())
-    clean = f"clean {sum(row['clean'].values())} of {sum(row['steps'].values())}"
-    ratios = f"ratio {with_spread(row, 'ratio')}, to the best {with_spread(row, 'ratio_best')}"
-    return f"{times} ms; {ratios}; {clean}{absent}"
+    return f"{times} ms; ratio {with_spread(row, 'ratio')}, to the best {with_spread(row, 'ratio_best')}{absent}"
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -126,7 +103,7 @@ def steps(options):
     for model in options.models:
         for size in options.batch_size:
             for threads in options.threads:
-                peers = options.peers if options.everywhere or size == options.batch_size[0] else []
+                peers = options.peers if size == options.batch_size[0] else []
                 rows.append(compared(["minigrad", *TORCH, *peers], named(model), size, threads, options))
                 say(f"{model}, batch {size}, threads {threads}: {told(rows[-1])}")
     return {"rows": rows}
@@ -146,56 +123,44 @@ def random(options):
 def epoch(options):
     """Rows of whole epochs: a contender's name says how many processes load its data."""
     task, size, threads = named("keras-cnn"), options.batch_size[0], options.threads[-1]
-    most = 50 if options.quick else None
-    starts = {"minigrad": starting("minigrad", task, size, threads, options, workers=0)}
-    for name in TORCH:
-        for count in (0, 2):
-            starts[f"{name}, {count} loading"] = starting(name, task, size, threads, options, workers=count)
-
-    def measured(workers, reasons):
-        rounds = range(math.ceil(EPOCHS / options.processes))
-        found = [{label: worker.ask("epochs", 1, most) for label, worker in workers.items()} for _ in rounds]
-        return {label: [rows[label] for rows in found] for label in workers}
-
+    loading = {"minigrad": ("minigrad", 0)}
+    loading |= {f"{name}, {count} loading": (name, count) for name in TORCH for count in (0, 2)}
+    starts = {
+        label: starting(name, task, size, threads, "epochs", workers=count) for label, (name, count) in loading.items()
+    }
+    measured = lambda contenders: {name: [[worker.ask("epoch", options.most)]] for name, worker in contenders.items()}
     row = {"model": task.name, "batch_size": size, "threads": threads}
-    row |= figures(*in_sets(starts, measured, options.processes))
+    row |= figures(*in_sets(starts, measured, options.sets))
     say(f"epoch: {told(row)}")
-    folder = os.environ.get("MINIGRAD_DATA")
-    data = "MNIST" if folder and _is_mnist(folder) else "random"
-    return {"images": len(epoch_data()[1]), "data": data, "rows": [row]}
-
-
-def _is_mnist(folder):
-    return any((place / "train-images-idx3-ubyte.gz").exists() for place in (Path(folder), Path(folder) / "mnist"))
+    _, labels, data = epoch_data()
+    return {"images": len(labels), "data": data, "rows": [row]}
 
 
 def memory(options):
     """First steps and peak memory; for minigrad also first steps where nothing is compiled."""
     rows, size, threads = [], options.batch_size[0], options.threads[-1]
     for model in options.models:
-        row = {"model": model, "batch_size": size, "threads": threads}
+        row, absent = {"model": model, "batch_size": size, "threads": threads}, {}
         row |= {key: {} for key in ("first_step_s", "peak_mb", "grown_mb")}
-        absent, task = {}, named(model)
         for name in ("minigrad", "torch", *options.peers):
-            start = starting(name, task, size, threads, options)
+            start = starting(name, named(model), size, threads)
+            with Contenders({name: start}):
+                pass  # it fills caches
             try:
-                if why := hindrance(name, task, options):
-                    raise Failed(why)
-                if name not in PEERS:
-                    lived(start)  # it fills caches
-                seconds, end = zip(*[lived(start) for _ in range(1 if name in PEERS else options.starts)], strict=True)
+                ends = [lived(name, start) for _ in range(STARTS)]
             except Failed as why:
                 if name not in PEERS:
-                    raise Failed(f"{name}: {why}") from why
-                absent[name] = str(why)
+                    raise
+                absent[name] = str(why).removeprefix(f"{name}: ")
                 continue
-            row["first_step_s"][name] = round(statistics.median(seconds), 2)
-            row["peak_mb"][name] = end[-1]["peak_mb"]
-            row["grown_mb"][name] = round(end[-1]["peak_mb"] - end[-1]["imported_mb"], 1)
-        start, cold = starting("minigrad", task, size, threads, options), []
-        for _ in range(options.starts):
-            with no_kernels():
-                cold.append(lived(start)[0])
+            row["first_step_s"][name] = round(statistics.median(end.first_step for end in ends), 2)
+            row["peak_mb"][name] = ends[-1].peak_mb
+            row["grown_mb"][name] = round(ends[-1].peak_mb - ends[-1].imported_mb, 1)
+        cold = []
+        for _ in range(STARTS):
+            with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+                start = starting("minigrad", named(model), size, threads, environment={"MINIGRAD_CACHE": folder})
+                cold.append(lived("minigrad", start).first_step)
         row["empty_cache_s"] = round(statistics.median(cold), 2)
         rows.append(row | ({"not_run": absent} if absent else {}))
         cold = f"minigrad with an empty cache {row['empty_cache_s']}"
@@ -203,22 +168,20 @@ def memory(options):
     return {"rows": rows}
 
 
-def lived(start):
-    """(seconds to the end of its first step, what it says at its end) of a process that trains for a few steps.
-
-    Errors  Failed, with the reason
-    """
-    with working({"it": start}) as (workers, reasons):
-        if workers:
-            seconds = workers["it"].first_step
-            workers["it"].ask("steps", TRAINED)
-            end = ended(workers, reasons)
-        if reasons:
-            raise Failed(reasons["it"])
-        return seconds, end["it"]
+def lived(name, start):
+    """The Worker of a process that trained for a few steps; Failed, with the reason, if it did not."""
+    with Contenders({name: start}) as contenders:
+        worker = contenders.get(name)
+        for question in (("steps", TRAINED), ("end",)):
+            contenders.tried(name, lambda worker, question=question: worker.ask(*question))
+    if contenders.reasons:
+        raise Failed(f"{name}: {contenders.reasons[name]}")
+    return worker
 
 
 # ---- command ---------------------------------------------------------------------------------------------------------
+
+PARTS = {"steps": steps, "random": random, "epoch": epoch, "memory": memory}
 
 
 def parsed():
@@ -228,46 +191,31 @@ def parsed():
     parser.add_argument("--batch-size", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=2, help="measured time of each contender in each row")
-    parser.add_argument("--processes", type=int, default=3, help="of each contender in each row, which share that time")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=PEERS, help="beside PyTorch; none if empty")
-    parser.add_argument("--everywhere", action="store_true", help="peers at every batch size, not at the first alone")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random networks")
-    parser.add_argument("--patience", type=float, default=40, help="seconds until a silent peer counts as failed")
-    parser.add_argument("--starts", type=int, default=2, help="processes of a contender whose first step is timed")
     parser.add_argument("--quick", action="store_true", help="only see whether all runs: lenet, tiny batches")
     parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
-    parser.set_defaults(failures={})
+    parser.set_defaults(sets=3, most=None)
     options = parser.parse_args()
-    if options.processes < 1:
-        parser.error("--processes must be at least 1")
     if options.quick and options.write:
         parser.error("--quick measures nothing worth --write")
     if options.quick:
         options.models, options.batch_size, options.threads, options.seconds = ["lenet"], [8], [1], 0.05
-        options.starts = options.processes = 1
+        options.sets, options.most = 1, 50
     return options
-
-
-def stored(part, found, options):
-    """Put a part into the results file, beside the others, with what it was measured with."""
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    results[part] = {"machine": versions(*options.peers), **found}
-    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def main():
     options = parsed()
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
-        signal.signal(number, signal.default_int_handler)
-    try:
-        for part in options.parts:
-            found = {"steps": steps, "random": random, "epoch": epoch, "memory": memory}[part](options)
-            if options.write:
-                stored(part, found, options)
-    except Failed as why:
-        sys.exit(str(why))
-    except KeyboardInterrupt:
-        sys.exit("interrupted; parts that were complete are stored" if options.write else "interrupted")
+    for part in options.parts:
+        try:
+            found = PARTS[part](options)
+        except Failed as why:
+            sys.exit(str(why))
+        if options.write:  # beside the other parts, with what it was measured with
+            results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+            results[part] = {"machine": versions(*options.peers), **found}
+            RESULTS.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What trains: minigrad, PyTorch as it comes, PyTorch tuned. Each is imported by the process that is to run it.
 
 An engine is made with the number of threads, which imports its library. `training(task, size)` gives a function that
-does step i and returns the loss, and the number of parameters; `epochs` one that runs a whole epoch with the loader.
+does step i and returns the loss, and the number of parameters.
 """
 
 import ctypes
@@ -10,55 +10,39 @@ import os
 from functools import partial
 
 import numpy as np
-from tasks import BATCHES, built, data, step_of
+from tasks import BATCHES, built, data, training_step
 
 
 class Eager:
-    """A library of PyTorch's interface: `nn` and `optim` are its modules."""
+    """A library of PyTorch's interface: `library`, its `nn` and `optim`. Ranks share a batch and have one model."""
 
-    fused = {}
+    fused: dict = {}
+    rank, ranks = 0, 1
 
     def training(self, task, size):
-        model, optimizer = self.prepared(task)
+        model, step = self.prepared(task)
+        own = slice(self.rank * size // self.ranks, (self.rank + 1) * size // self.ranks)
         images, labels = data(task.shape, size)
-        images, labels = [self.images(array) for array in images], [self.tensor(array) for array in labels]
-        pairs = [(images[i % BATCHES], y) for i, y in enumerate(labels)]
-        step = step_of(model, optimizer, self.nn.functional.cross_entropy, pairs)
-        return step, sum(math.prod(parameter.shape) for parameter in model.parameters())
-
-    def epochs(self, task, size, images, labels):
-        model, optimizer = self.prepared(task)
-        loader, loss_of = self.loader(images, labels, size), self.nn.functional.cross_entropy
-
-        def epoch(most=None):
-            """The losses of the first and of the last batch; of `most` batches."""
-            first = None
-            for number, (x, y) in enumerate(loader):
-                if number == most:
-                    break
-                optimizer.zero_grad()
-                loss = loss_of(model(x), y)
-                loss.backward()
-                optimizer.step()
-                first = loss if first is None else first
-            return first.item(), loss.item()
-
-        return epoch
+        images, labels = [self.images(array[own]) for array in images], [self.tensor(array[own]) for array in labels]
+        count = sum(math.prod(parameter.shape) for parameter in model.parameters())
+        return lambda i: step(images[i % BATCHES], labels[i % len(labels)]), count
 
     def prepared(self, task):
+        """(a model, its training step)."""
         model = self.model(task)
-        optimizer = getattr(self.optim, task.optimizer)
-        return model, optimizer(model.parameters(), **task.options, **self.fused)
+        optimizer = getattr(self.optim, task.optimizer)(model.parameters(), **task.options, **self.fused)
+        return model, training_step(model, optimizer, self.nn.functional.cross_entropy)
 
 
 class Minigrad(Eager):
-    def __init__(self, threads, workers=0):
+    def __init__(self, threads):
         import minigrad
         from minigrad_kernels.toolchain import set_threads
 
         set_threads(threads)
         minigrad.manual_seed(0)
-        self.nn, self.optim, self.tensor = minigrad.nn, minigrad.optim, minigrad.Tensor
+        self.library, self.nn, self.optim, self.tensor = minigrad, minigrad.nn, minigrad.optim, minigrad.Tensor
+        self.clip = minigrad.optim.clip_grad_norm_
 
     def model(self, task):
         from minigrad import models
@@ -71,69 +55,97 @@ class Minigrad(Eager):
         # As minigrad's loader delivers them: channels last in memory.
         return self.tensor(np.ascontiguousarray(array.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2))
 
-    def loader(self, images, labels, size):
+    def loader(self, images, labels, size, workers):
         from minigrad.data import Dataset, Loader, Normalize
 
         dataset = Dataset(images, labels, tuple("0123456789"))
         return Loader(dataset, size, shuffle=True, transform=Normalize(dataset.mean, dataset.std))
 
 
+class MinigradRanks(Minigrad):
+    """A rank of several, by MPI."""
+
+    def __init__(self, threads):
+        super().__init__(threads)
+        from minigrad import parallel
+
+        self.world = parallel.init(timeout=600)  # rank 0 waits for its turn, and all others for rank 0
+        self.rank, self.ranks = self.world.rank, self.world.size
+        self.wrapped = parallel.DataParallel
+
+    def model(self, task):
+        return self.wrapped(super().model(task), self.world)
+
+    def told(self, number):
+        """The number that rank 0 gives."""
+        return int(self.world.broadcast_bytes(str(number).encode()))
+
+
 class Torch(Eager):
     """tuned: an optimiser in one pass, and a heap that returns no memory to the system."""
 
-    def __init__(self, threads, workers=0, tuned=False, channels_last=False):
+    def __init__(self, threads, tuned=False, channels_last=False):
         if tuned:
             keep_memory()
         import torch
 
         torch.set_num_threads(threads)
         torch.manual_seed(0)
-        self.torch, self.nn, self.optim, self.tensor = torch, torch.nn, torch.optim, torch.from_numpy
-        self.workers, self.channels_last = workers, channels_last
+        self.library, self.nn, self.optim, self.tensor = torch, torch.nn, torch.optim, torch.from_numpy
+        self.clip = torch.nn.utils.clip_grad_norm_
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
         self.fused = {"fused": True} if tuned else {}
 
     def model(self, task):
-        return self._laid_out(built(self.nn, task.layers))
+        return built(self.nn, task.layers).to(memory_format=self.layout)
 
     def images(self, array):
-        return self._laid_out(self.tensor(array))
+        return self.tensor(array).to(memory_format=self.layout)
 
-    def _laid_out(self, thing):
-        return thing.to(memory_format=self.torch.channels_last) if self.channels_last else thing
-
-    def loader(self, images, labels, size):
+    def loader(self, images, labels, size, workers):
         from torch.utils.data import DataLoader, TensorDataset
 
         scaled = (images / np.float32(255) - images.mean(dtype=np.float64) / 255) / (images.std(dtype=np.float64) / 255)
         dataset = TensorDataset(self.images(scaled.astype(np.float32)), self.tensor(labels))
-        return DataLoader(dataset, size, shuffle=True, num_workers=self.workers)
+        return DataLoader(dataset, size, shuffle=True, num_workers=workers)
+
+
+class TorchRanks(Torch):
+    """A rank of several, by gloo; mpiexec says which."""
+
+    def __init__(self, threads):
+        super().__init__(threads)
+        self.rank, self.ranks = (int(os.environ[name]) for name in ("PMI_RANK", "PMI_SIZE"))
+        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+        self.library.distributed.init_process_group("gloo", rank=self.rank, world_size=self.ranks)
+
+    def model(self, task):
+        return self.nn.parallel.DistributedDataParallel(super().model(task))
+
+    def told(self, number):
+        value = self.library.tensor([number])
+        self.library.distributed.broadcast(value, 0)
+        return int(value)
 
 
 def keep_memory():
-    """Have glibc keep freed memory, and serve all sizes from it; True if it did. Without glibc nothing changes."""
+    """Have glibc keep freed memory, and serve all sizes from it. Without glibc nothing changes."""
     trim, pad, threshold = -1, -2, -3  # M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):
-        return False
-    kept = any(mallopt(threshold, size) for size in (1 << 30, 32 << 20))  # older ones refuse more than 32 MiB
-    return bool(kept and mallopt(trim, (1 << 31) - 1) and mallopt(pad, 64 << 20))
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt and any(mallopt(threshold, size) for size in (1 << 30, 32 << 20)):  # older ones refuse more than 32 MiB
+        mallopt(trim, (1 << 31) - 1)
+        mallopt(pad, 64 << 20)
 
 
-def on_cpus(count):
-    """Keep this process on so many CPUs: for libraries that ask for no number of threads."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
-
-
-def jax(threads, workers=0):
-    on_cpus(threads)
+def jax(threads):
+    if hasattr(os, "sched_setaffinity"):  # it asks for no number of threads
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     import peers_jax
 
     return peers_jax.Jax()
 
 
-def tinygrad(threads, workers=0):
+def tinygrad(threads):
     os.environ.setdefault("DEV", "CPU")
     os.environ["NUM_CPU_THREADS"] = str(threads)
     import peers_tinygrad
@@ -148,6 +160,8 @@ ENGINES = {
     "torch nhwc": partial(Torch, tuned=True, channels_last=True),
     "jax": jax,
     "tinygrad": tinygrad,
+    "minigrad ranks": MinigradRanks,
+    "torch ranks": TorchRanks,
 }
 TORCH = "torch", "torch nchw", "torch nhwc"  # of which the fastest is PyTorch at its best
 PEERS = "jax", "tinygrad"

@@ -1,7 +1,6 @@
 """What figures were measured with: kept beside them in the results files."""
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import subprocess
@@ -17,20 +16,24 @@ def versions(*packages):
     folder = Path(__file__).parent
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True)
     cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        names = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
-        cpu = names[0].split(":", 1)[1].strip() if names else cpu
-    wanted = [name for name in ("numpy", "numba", "llvmlite", "torch", *packages) if installed(name)]
+    if (file := Path("/proc/cpuinfo")).exists():
+        names = [
+            line.split(":", 1)[1].strip() for line in file.read_text().splitlines() if line.startswith("model name")
+        ]
+        cpu = next(iter(names), cpu)
+    found = {name: _version(name) for name in ("numpy", "numba", "llvmlite", "torch", *packages)}
     return {
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit.stdout.strip(),
         "cpu": cpu,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: importlib.metadata.version(name) for name in wanted},
+        **{name: version for name, version in found.items() if version},
     }
 
 
-def installed(package):
-    """Whether Python finds a package; it is not imported."""
-    return importlib.util.find_spec(package) is not None
+def _version(package):
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -2,7 +2,7 @@
 
 import math
 
-from tasks import BATCHES, data
+from tasks import BATCHES, data, halves
 from tinygrad import Context, Device, Tensor, TinyJit, nn
 
 
@@ -40,18 +40,8 @@ class Network:
 
 
 class Block:
-    def __init__(self, channels, filters, stride):
-        self.body = Network(
-            [
-                ["conv", channels, filters, 3, stride, 1, False],
-                ["norm", filters],
-                ["relu"],
-                ["conv", filters, filters, 3, 1, 1, False],
-                ["norm", filters],
-            ]
-        )
-        plain = stride == 1 and channels == filters
-        self.shortcut = Network([] if plain else [["conv", channels, filters, 1, stride, 0, False], ["norm", filters]])
+    def __init__(self, *sizes):
+        self.body, self.shortcut = map(Network, halves(*sizes))
 
     def __call__(self, x):
         return (self.body(x) + self.shortcut(x)).relu()
@@ -59,17 +49,15 @@ class Block:
 
 def made(kind, *sizes):
     """One layer: an object with parameters, or a function."""
-    if kind == "conv":
-        channels, filters, size, stride, padding, bias = sizes
-        return nn.Conv2d(channels, filters, size, stride, padding, bias=bias)
-    makers = {"norm": nn.BatchNorm, "linear": nn.Linear, "block": Block}
-    if kind in makers:
-        return makers[kind](*sizes)
-    plain = {
-        "relu": Tensor.relu,
-        "flatten": lambda x: x.flatten(1),
-        "mean": lambda x: x.mean((2, 3), keepdim=True),
-        "pool": lambda x: x.max_pool2d((sizes[0],) * 2),
-        "dropout": lambda x: x.dropout(sizes[0]),
+    makers = {
+        "conv": lambda *sizes: nn.Conv2d(*sizes[:5], bias=sizes[5]),
+        "norm": nn.BatchNorm,
+        "linear": nn.Linear,
+        "block": Block,
+        "relu": lambda: Tensor.relu,
+        "flatten": lambda: lambda x: x.flatten(1),
+        "mean": lambda: lambda x: x.mean((2, 3), keepdim=True),
+        "pool": lambda size: lambda x: x.max_pool2d((size, size)),
+        "dropout": lambda p: lambda x: x.dropout(p),
     }
-    return plain[kind]
+    return makers[kind](*sizes)

@@ -8,12 +8,13 @@ import json
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "reliability")]
+ROOT = Path(__file__).resolve().parents[2]
+PLACES = Path(__file__).parent, ROOT / "tests" / "reliability", ROOT, ROOT / "kernels"
+sys.path[:0] = map(str, PLACES)  # the package is not always installed
 
 import tables  # noqa: E402
 from results import table as reliability_table  # noqa: E402
 
-ROOT = Path(__file__).resolve().parents[2]
 RESULTS = Path(__file__).parent / "results"
 
 

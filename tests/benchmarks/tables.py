@@ -1,12 +1,10 @@
 """Results files as Markdown for readme.py: a function for each table, and one writer of them all."""
 
 import math
-import sys
-from pathlib import Path
 from statistics import median
 
 PEERS = {"jax": "JAX", "tinygrad": "tinygrad"}
-RATIOS = "ratio to PyTorch", "to its best"
+NAMES = {"minigrad": "minigrad", "torch": "PyTorch", **PEERS}
 
 
 def measured_with(results):
@@ -17,30 +15,35 @@ def measured_with(results):
     return f"{where}, {versions}; {results['date']}, commit {results['commit']}"
 
 
-def table(heads, rows):
-    """A table; what is None was not measured."""
-    lines = [heads, ["---"] * len(heads), *rows]
+def table(rows, columns):
+    """A table: {head: key of a row, or function of it}; what is None was not measured."""
+    lines = [[*columns], ["---"] * len(columns)]
+    lines += [[find(row) if callable(find) else row.get(find) for find in columns.values()] for row in rows]
     return ["| " + " | ".join("-" if cell is None else str(cell) for cell in line) + " |" for line in lines]
 
 
-def titled(words, results, heads, rows, notes=()):
+def titled(words, results, rows, columns, notes=()):
     """A table under a sentence that says what it shows and where that was measured, with notes below."""
-    return [f"{words}: {measured_with(results)}.", "", *table(heads, rows), *notes, ""]
+    return [f"{words}: {measured_with(results)}.", "", *table(rows, columns), *notes, ""]
 
 
 # ---- on the CPU ------------------------------------------------------------------------------------------------------
 
 
 def accuracy_table(results):
-    rows = []
-    for row in results["jobs"]:
-        accuracy = f"{row['test_accuracy']}"
-        if "new_writers_accuracy" in row:
-            accuracy += f" (`--split writers`: {row['new_writers_accuracy']})"
-        images = f"{row['training_images']}, {row['test_images']}"
-        rows.append([row["job"], images, accuracy, row["seconds"], f"`{row['command']}`"])
-    heads = ["job", "images (training, test)", "test accuracy, %", "seconds", "command"]
-    return titled("Test accuracy of the main job, whole process with compilation", results, heads, rows)
+    def accuracy(row):
+        writers = row.get("new_writers_accuracy")
+        return f"{row['test_accuracy']}" + (f" (`--split writers`: {writers})" if writers else "")
+
+    columns = {
+        "job": "job",
+        "images (training, test)": lambda row: f"{row['training_images']}, {row['test_images']}",
+        "test accuracy, %": accuracy,
+        "seconds": "seconds",
+        "command": lambda row: f"`{row['command']}`",
+    }
+    words = "Test accuracy of the main job, whole process with compilation"
+    return titled(words, results, results["jobs"], columns)
 
 
 def cpu_tables(results):
@@ -50,22 +53,23 @@ def cpu_tables(results):
 
 
 def reasons(rows):
-    """A line for each peer that did not run, with the rows where it did not."""
+    """A line for each peer that did not run, with the networks where it did not."""
     found = {}
     for row in rows:
         for name, why in row.get("not_run", {}).items():
-            place = f"{row['model']} (batch {row['batch_size']}, threads {row['threads']})"
-            found.setdefault((name, why), []).append(place)
-    lines = []
-    for (name, why), places in found.items():
-        everywhere = "" if len(places) == len(rows) else f" on {', '.join(dict.fromkeys(places))}"
-        lines += ["", f"{PEERS.get(name, name)} was not run{everywhere}: {why}."]
-    return lines
+            found.setdefault((name, why), {})[row["model"]] = None
+    lines = [f"{NAMES[name]} was not run on {', '.join(models)}: {why}." for (name, why), models in found.items()]
+    return [text for line in lines for text in ("", line)]
 
 
-def milliseconds(value):
-    """A time with three digits or more, None where there is none."""
-    return None if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+def milliseconds(name):
+    """A time with three digits or more, None where there is none: a function of a row."""
+
+    def find(row):
+        value = row["ms"].get(row.get("best") if name == "best" else name)
+        return None if value is None else f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
+
+    return find
 
 
 def with_spread(row, key):
@@ -74,31 +78,33 @@ def with_spread(row, key):
     return f"{row[key]} ({min(sets)} to {max(sets)})" if len(sets) > 1 else row.get(key)
 
 
-def _ratios(row):
-    return with_spread(row, "ratio"), with_spread(row, "ratio_best")
+RATIOS = {
+    "ratio to PyTorch": lambda row: with_spread(row, "ratio"),
+    "to its best": lambda row: with_spread(row, "ratio_best"),
+}
 
 
-def _steps(words, part, name_of, peers=()):
+def _steps(words, part, network):
     """The table of training steps; PyTorch's best is empty unless tuned settings were measured."""
-    rows = []
-    for row in part["rows"]:
-        times = [row["ms"].get(name) for name in ("minigrad", "torch", row.get("best"), *peers)]
-        rows.append([name_of(row), row["batch_size"], row["threads"], *map(milliseconds, times), *_ratios(row)])
-    heads = ["network", "batch", "threads", "minigrad, ms", "PyTorch", "PyTorch, best"]
-    heads += [*(PEERS[name] for name in peers), *RATIOS]
-    return titled(words, part["machine"], heads, rows, reasons(part["rows"]))
+    columns = {
+        "network": network,
+        "batch": "batch_size",
+        "threads": "threads",
+        "minigrad, ms": milliseconds("minigrad"),
+    }
+    columns |= {"PyTorch": milliseconds("torch"), "PyTorch, best": milliseconds("best")}
+    peers = [name for name in PEERS if any(name in row["ms"] for row in part["rows"])]
+    columns |= {PEERS[name]: milliseconds(name) for name in peers} | RATIOS
+    return titled(words, part["machine"], part["rows"], columns, reasons(part["rows"]))
 
 
 def step_table(part):
-    several = any(len(row.get("ratio_sets", [])) > 1 for row in part["rows"])
     words = (
         "Training step (forward, backward, optimiser), median in ms, same run; PyTorch eager with default settings, "
         "and with the fastest of these and of two tuned ones (channels last or not, fused optimiser, a heap that keeps "
-        "memory); JAX and tinygrad under jit"
+        "memory); JAX and tinygrad under jit; ratios of paired turns, in brackets those of single sets of processes"
     )
-    words += "; ratios of paired turns, in brackets those of single sets of processes" if several else ""
-    peers = [name for name in PEERS if any(name in row["ms"] for row in part["rows"])]
-    return _steps(words, part, lambda row: row["model"], peers)
+    return _steps(words, part, "model")
 
 
 def main_steps(part):
@@ -109,13 +115,11 @@ def main_steps(part):
         f"Training step (forward, backward, optimiser) of {batch} images on {threads} threads, median in ms; PyTorch "
         "as it comes, and at the fastest of three settings; in brackets how many times as fast minigrad is"
     )
-    cells = []
-    for row in part["rows"]:
-        if (row["batch_size"], row["threads"]) == (batch, threads):
-            ms, peers = row["ms"], (("torch", "ratio"), (row["best"], "ratio_best"))
-            beside = (f"{milliseconds(ms[name])} ({row[ratio]})" for name, ratio in peers)
-            cells.append([row["model"], milliseconds(ms["minigrad"]), *beside])
-    return titled(words, part["machine"], ["network", "minigrad", "PyTorch", "PyTorch, best"], cells)
+    beside = lambda name, ratio: lambda row: f"{milliseconds(name)(row)} ({row[ratio]})"
+    columns = {"network": "model", "minigrad": milliseconds("minigrad"), "PyTorch": beside("torch", "ratio")}
+    columns["PyTorch, best"] = beside("best", "ratio_best")
+    rows = [row for row in part["rows"] if (row["batch_size"], row["threads"]) == (batch, threads)]
+    return titled(words, part["machine"], rows, columns)
 
 
 def random_table(part):
@@ -125,62 +129,56 @@ def random_table(part):
 
 def described(row):
     """A network drawn at random, in few words."""
-    words = ["x".join(map(str, row["shape"]))]
-    for kind, *sizes in row["layers"]:
-        if kind == "conv":
-            _, filters, size, stride, _, _ = sizes
-            words.append(f"conv {filters}, {size}x{size}" + f", stride {stride}" * (stride > 1))
-        elif kind in ("norm", "pool", "dropout"):
-            words[-1] += f", {kind}"
-    return "; ".join(words) + f"; {row['optimizer']}"
+    conv = lambda _, filters, size, stride, *more: f"; conv {filters}, {size}x{size}, stride {stride}"
+    more = {"conv": conv, "norm": lambda *_: ", norm", "pool": lambda *_: ", pool", "dropout": lambda *_: ", dropout"}
+    layers = "".join(more[kind](*sizes) for kind, *sizes in row["layers"] if kind in more)
+    return f"{'x'.join(map(str, row['shape']))}{layers}; {row['optimizer']}"
 
 
 def epoch_table(part):
-    (row,) = part["rows"]
-    ms, data = row["ms"], "MNIST" if part["data"] == "MNIST" else "random data of MNIST's shape"
-    settings = {"minigrad, s": ["minigrad"], "PyTorch": [name for name in ms if name.startswith("torch,")]}
-    settings["PyTorch, best"] = [name for name in ms if name != "minigrad"]
-    cells = [f"{min(ms[name] for name in names) / 1000:.2f}" for names in settings.values()]
+    (row,), data = part["rows"], "MNIST" if part["data"] == "MNIST" else "random data of MNIST's shape"
+    seconds = lambda *begins: lambda row: f"{min(ms for n, ms in row['ms'].items() if n.startswith(begins)) / 1000:.2f}"
+    columns = {"minigrad, s": seconds("minigrad"), "PyTorch": seconds("torch,"), "PyTorch, best": seconds("torch")}
     words = (
         f"An epoch over {part['images']:,} images of {data} with {row['model']}, batch {row['batch_size']}, "
         f"{row['threads']} threads, each library's own loader included (PyTorch's with 0 or 2 processes, what is "
         "faster)"
     )
-    return titled(words, part["machine"], [*settings, *RATIOS], [[*cells, *_ratios(row)]], reasons(part["rows"]))
+    return titled(words, part["machine"], [row], columns | RATIOS, reasons([row]))
 
 
 def memory_table(part):
-    names = [name for name in ("minigrad", "torch", *PEERS) if any(name in row["peak_mb"] for row in part["rows"])]
-    heads = [{"torch": "PyTorch", **PEERS}.get(name, name) for name in names]
-    rows, first = [], part["rows"][0]
-    for row in part["rows"]:
-        peaks = [
-            f"{row['peak_mb'][name]:.0f} ({row['grown_mb'][name]:.0f})" if name in row["peak_mb"] else None
-            for name in names
-        ]
-        rows.append([row["model"], row["empty_cache_s"], *map(row["first_step_s"].get, names), *peaks])
+    def peak(name):
+        both = lambda row: f"{row['peak_mb'][name]:.0f} ({row['grown_mb'][name]:.0f})"
+        return lambda row: both(row) if name in row["peak_mb"] else None
+
+    rows, first = part["rows"], part["rows"][0]
+    names = {name: title for name, title in NAMES.items() if any(name in row["peak_mb"] for row in rows)}
+    columns = {"network": "model", "minigrad, nothing compiled, s": "empty_cache_s"}
+    for name, title in names.items():
+        columns[f"{title}, s"] = lambda row, name=name: row["first_step_s"].get(name)
+    columns |= {f"{title}, MB": peak(name) for name, title in names.items()}
     words = (
         "Seconds from the start of a process to the end of its first step, first where no kernel has been compiled "
         "before, then with caches filled, and the peak memory of one that trains, in MB (in brackets: risen since the "
         f"import), batch {first['batch_size']}, threads {first['threads']}"
     )
-    heads = [f"{head}, {unit}" for unit in ("s", "MB") for head in heads]
-    heads = ["network", "minigrad, nothing compiled, s", *heads]
-    return titled(words, part["machine"], heads, rows, reasons(part["rows"]))
+    return titled(words, part["machine"], rows, columns, reasons(rows))
 
 
 def parallel_table(results):
-    names = {"one": "one process", "mpi": "ranks, MPI", "torch": "PyTorch DDP, gloo"}
-    rows = []
-    for row in results["steps"]:
-        times = (round(row["ms"][name], 2) for name in names)
-        rows.append([row["model"], row["batch_size"], row["ranks"], *times, f"{row['wrapping_percent']} %"])
+    milliseconds = lambda name: lambda row: round(row["ms"][name], 2)
+    columns = {"network": "model", "batch": "batch_size", "ranks": "ranks", "one process": milliseconds("one")}
+    columns |= {"ranks, MPI": milliseconds("mpi"), "PyTorch DDP, gloo": milliseconds("torch")}
+    columns["DataParallel of one rank adds"] = lambda row: f"{row['wrapping_percent']} %"
     words = (
         "Training step of a batch on CPU ranks with a thread each, ms, beside one process with as many threads and "
         "PyTorch, same run"
     )
-    heads = ["network", "batch", "ranks", *names.values(), "DataParallel of one rank adds"]
-    return titled(words, results, heads, rows)
+    return titled(words, results, results["steps"], columns)
+
+
+OPS = {"minigrad, us": "minigrad_us", "PyTorch": "torch_us", "ratio": "ratio"}
 
 
 def ops_tables(results):
@@ -188,26 +186,18 @@ def ops_tables(results):
 
     An optimiser's step stands in the second group of columns.
     """
-    threads = max(entry["threads"] for entry in results["ops"])
+    threads, rows, columns = max(entry["threads"] for entry in results["ops"]), {}, {"operation": "op"}
     entries = [entry for entry in results["ops"] if entry["threads"] == threads]
-    ratios = sorted(entry["ratio"] for entry in entries)
-    found = {}
     for entry in entries:
-        cells = found.setdefault(entry["op"], [None] * 6)
-        start = 0 if entry["what"] == "forward" else 3
-        cells[start : start + 3] = [entry[key] for key in ("minigrad_us", "torch_us", "ratio")]
-    beside = f"Single operations beside PyTorch eager, {threads} threads"
-    counted = (
-        f"{beside}: {sum(ratio >= 1 for ratio in ratios)} of {len(ratios)} figures are at least as fast, the median "
-        f"is {ratios[len(ratios) // 2]} times as fast."
-    )
-    heads = ["operation"]
-    for group in ("forward", "forward and backward"):
-        heads += [f"{group}: minigrad, us", "PyTorch", "ratio"]
-    words = (
-        f"{beside}, medians in microseconds; the second group is forward and backward together, or an optimiser's step"
-    )
-    return [counted, "", *titled(words, results, heads, [[op, *cells] for op, cells in found.items()])]
+        group = "forward" if entry["what"] == "forward" else "both"
+        found = {f"{group}: {name}": entry[key] for name, key in OPS.items()}
+        rows.setdefault(entry["op"], {"op": entry["op"]}).update(found)
+    columns |= {f"{group}: {name}": f"{group}: {name}" for group in ("forward", "both") for name in OPS}
+    ratios, beside = [entry["ratio"] for entry in entries], f"Single operations beside PyTorch eager, {threads} threads"
+    fast = f"{sum(ratio >= 1 for ratio in ratios)} of {len(ratios)} figures are at least as fast"
+    words = f"{beside}, medians in microseconds; both is forward and backward together, or an optimiser's step"
+    counted = f"{beside}: {fast}, the median is {median(ratios):.2f} times as fast."
+    return [counted, "", *titled(words, results, rows.values(), columns)]
 
 
 # ---- on a GPU --------------------------------------------------------------------------------------------------------
@@ -223,67 +213,73 @@ def gpu_tables(results):
         part = results["parts"].get(name, {})
         right = not part.get("failed") or part.get("why", "").startswith("not finished")
         if right and (rows := part.get("rows") or part.get("networks")):
-            words, heads, cells = made(rows)
-            lines += titled(words, part["machine"], heads, cells)
+            words, *what = made(rows)
+            lines += titled(words, part["machine"], *what)
     return lines
 
 
 def _networks(rows):
-    def best(row, way):
+    def best(way):
         """The most images a second of a contender that runs in this way, in whatever layout."""
         names = way, f"{way} NCHW", f"{way} NHWC"
-        return max((round(rate) for name, rate in row["images_per_second"].items() if name in names), default=None)
+        rates = lambda row: [round(rate) for name, rate in row["images_per_second"].items() if name in names]
+        return lambda row: max(rates(row), default=None)
 
-    ways = {"minigrad": "minigrad", "minigrad, graph": "minigrad, graph", "torch": "PyTorch"}
-    ways |= {"torch graph": "PyTorch, graph"}
-    ratios = {"minigrad / torch": "ratio, eager", "minigrad, graph / torch graph": "ratio, graphs"}
-    case = "network", "task", "batch", "precision"
-    cells = [[*map(row.get, case), *(best(row, way) for way in ways), *map(row["ratios"].get, ratios)] for row in rows]
-    words = "Images a second on a GPU, op by op and as a captured graph, PyTorch's faster layout, same run"
-    return words, [*case, *ways.values(), *ratios.values()], cells
+    columns = {name: name for name in ("network", "task", "batch", "precision")}
+    columns |= {"minigrad": best("minigrad"), "minigrad, graph": best("minigrad, graph"), "PyTorch": best("torch")}
+    columns["PyTorch, graph"] = best("torch graph")
+    columns["ratio, eager"] = lambda row: row["ratios"].get("minigrad / torch")
+    columns["ratio, graphs"] = lambda row: row["ratios"].get("minigrad, graph / torch graph")
+    return (
+        "Images a second on a GPU, op by op and as a captured graph, PyTorch's faster layout, same run",
+        rows,
+        columns,
+    )
 
 
 def _graphs(rows):
     columns = {
         "network": "network",
         "batch": "batch",
-        "eager_milliseconds": "op by op, ms",
-        "replayed_milliseconds": "as a graph, ms",
-        "launches_eager": "kernels that Python starts op by op",
+        "op by op, ms": "eager_milliseconds",
+        "as a graph, ms": "replayed_milliseconds",
+        "kernels that Python starts op by op": "launches_eager",
     }
-    words = "Milliseconds of a training step in float32 on a GPU, op by op and as a captured graph"
-    return words, [*columns.values()], [[row[name] for name in columns] for row in rows]
+    return "Milliseconds of a training step in float32 on a GPU, op by op and as a captured graph", rows, columns
 
 
 def _products(rows):
-    chosen = [row for row in rows if row["rung"] == "default" and row["layout"] == "NN"]
-    name_of = lambda row: (f"{row['m']}, {row['n']}, {row['k']}",)
-    return "Matrix product, TFLOP/s (share of cuBLAS's speed)", *_by_kind(chosen, ["M, N, K"], name_of, "of_cublas")
+    chosen = [row | {"M, N, K": f"{row['m']}, {row['n']}, {row['k']}"} for row in rows if row["layout"] == "NN"]
+    return "Matrix product, TFLOP/s (share of cuBLAS's speed)", *_by_kind(chosen, ["M, N, K"], "of_cublas")
 
 
 def _convolutions(rows):
-    chosen = [row for row in rows if row["rung"] == "default"]
-    name_of = lambda row: (row["layer"], row["direction"])
-    heads = ["layer", "direction"]
-    return "Convolution, TFLOP/s (share of cuDNN's speed)", *_by_kind(chosen, heads, name_of, "of_cudnn")
+    return "Convolution, TFLOP/s (share of cuDNN's speed)", *_by_kind(rows, ["layer", "direction"], "of_cudnn")
 
 
-def _by_kind(rows, heads, name_of, share):
-    """(heads, lines): a line for each name, a column for each type."""
-    kinds, found = list(dict.fromkeys(row["kind"] for row in rows)), {}
+def _by_kind(rows, names, share):
+    """(rows, columns) of the rungs that run by default: a line for each of the names, a column for each type."""
+    found = {}
     for row in rows:
-        found.setdefault(name_of(row), {})[row["kind"]] = f"{row['tflops']} ({row[share]})"
-    return [*heads, *kinds], [[*name, *map(cells.get, kinds)] for name, cells in found.items()]
+        if row["rung"] == "default":
+            key = {name: row[name] for name in names}
+            cells = found.setdefault(tuple(key.values()), key)
+            cells[row["kind"]] = f"{row['tflops']} ({row[share]})"
+    return found.values(), {name: name for row in found.values() for name in row}
 
 
 def _race(rows):
     found = {}
     for row in rows:
-        key = row["images"], f"{100 * row['target']:g} %", row["contender"]
-        found.setdefault(key, []).append(row["seconds"] or math.inf)
-    cells = [[*key, "not reached" if median(taken) == math.inf else median(taken)] for key, taken in found.items()]
+        found.setdefault((row["images"], row["target"], row["contender"]), []).append(row["seconds"] or math.inf)
+    columns = {
+        "training images": lambda line: line[0][0],
+        "accuracy": lambda line: f"{100 * line[0][1]:g} %",
+        "contender": lambda line: line[0][2],
+        "seconds": lambda line: "not reached" if median(line[1]) == math.inf else median(line[1]),
+    }
     words = "On a GPU, seconds of training until the accuracy on MNIST's test images, medians over seeds"
-    return words, ["training images", "accuracy", "contender", "seconds"], cells
+    return words, found.items(), columns
 
 
 GPU_TABLES = {"graphs": _graphs, "networks": _networks, "race": _race}
@@ -298,38 +294,29 @@ MEANING = {
 }
 
 
-def _find_package():
-    """Let the package be imported where it is not installed."""
-    root = Path(__file__).resolve().parents[2]
-    sys.path += [str(root), str(root / "kernels")]
-
-
 def table_of_types():
     """Which op computes in which type, by autocast itself."""
-    _find_package()
     from minigrad.ops.autocast import table as policies
 
-    rows = [(MEANING[policy], ", ".join(f"`{name}`" for name in names)) for policy, names in policies().items()]
-    return [*table(["computes", "ops"], rows), ""]
+    columns = {"computes": lambda pair: MEANING[pair[0]]}
+    columns["ops"] = lambda pair: ", ".join(f"`{name}`" for name in pair[1])
+    return [*table(policies().items(), columns), ""]
 
 
 def precision_table(results):
     """Means over seeds, and differences from float32 in points with their standard errors."""
-    others = [name for name in results["jobs"][0]["precisions"] if name != "float32"]
-    rows = []
-    for row in results["jobs"]:
-        found = row["precisions"]
-        cells = [
-            f"{own['mean']:.2f} ({own['difference']:+.2f} ± {own['standard_error']:.2f})"
-            for own in map(found.get, others)
-        ]
-        mean = f"{found['float32']['mean']:.2f}"
-        rows.append([row["job"], row["seeds"], mean, *cells, f"`{row['command']} --precision P`"])
+
+    def cell(name):
+        text = "{mean:.2f} ({difference:+.2f} ± {standard_error:.2f})" if name != "float32" else "{mean:.2f}"
+        return lambda row: text.format(**row["precisions"][name])
+
+    columns = {"job": "job", "seeds": "seeds"} | {name: cell(name) for name in results["jobs"][0]["precisions"]}
+    columns["command"] = lambda row: f"`{row['command']} --precision P`"
     words = (
         "Test accuracy in percent, the mean over seeds; in brackets the mean difference from float32 in points, seed "
         "by seed, and its standard error"
     )
-    return titled(words, results, ["job", "seeds", "float32", *others, "command"], rows)
+    return titled(words, results, results["jobs"], columns)
 
 
 NETWORKS, COUNTS = ("resnet-50", "vgg-16"), (1, 8, 32, 64, 256, 1024)
@@ -337,18 +324,21 @@ NETWORKS, COUNTS = ("resnet-50", "vgg-16"), (1, 8, 32, 64, 256, 1024)
 
 def predictions():
     """What the model of examples/scaling.py says of GPUs."""
-    _find_package()
     from examples import scaling
 
     figure = lambda value: f"{value:.0f}" if value >= 100 else f"{value:.2g}"  # two digits, and no power of ten
-    rows = []
-    for name in NETWORKS:
-        found = scaling.NETWORKS[name]()
-        title = f"{name}, {1000 * found.seconds:g} ms for {found.batch} images (assumed)"
-        for fabric in scaling.FABRICS.values():
-            steps = [scaling.predicted(found, count, fabric, scaling.Plan()) for count in COUNTS]
-            cells = [f"{100 * step.efficiency:.0f} ({figure(1000 * step.exposed)})" for step in steps]
-            rows.append([title, fabric.title, *cells])
+
+    def predicted(count):
+        def find(row):
+            step = scaling.predicted(row[0], count, row[1], scaling.Plan())
+            return f"{100 * step.efficiency:.0f} ({figure(1000 * step.exposed)})"
+
+        return find
+
+    title = lambda name, found: f"{name}, {1000 * found.seconds:g} ms for {found.batch} images (assumed)"
+    networks = [(name, scaling.NETWORKS[name]()) for name in NETWORKS]
+    rows = [(found, fabric, title(name, found)) for name, found in networks for fabric in scaling.FABRICS.values()]
+    columns = {"network, step on one GPU": lambda row: row[2], "fabric": lambda row: row[1].title}
+    columns |= {f"{count} GPU{'s' * (count > 1)}": predicted(count) for count in COUNTS}
     how = "efficiency in % (exposed communication in ms), float32, exchanged beside backward"
-    heads = ["network, step on one GPU", "fabric", *(f"{count} GPU{'s' * (count > 1)}" for count in COUNTS)]
-    return [f"PREDICTION by the model, not a measurement: {how}.", "", *table(heads, rows), ""]
+    return [f"PREDICTION by the model, not a measurement: {how}.", "", *table(rows, columns), ""]

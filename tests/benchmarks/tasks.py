@@ -55,29 +55,21 @@ def _dense(inputs, outputs):
 
 
 def _resnet():
-    stages, channels = [], 64
+    stages, channels = [["conv", 3, 64, 3, 1, 1, False], ["norm", 64], ["relu"]], 64
     for filters, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
         stages += [["block", channels, filters, stride], ["block", filters, filters, 1]]
         channels = filters
-    stem = ["conv", 3, 64, 3, 1, 1, False], ["norm", 64], ["relu"]
-    return [*stem, *stages, ["mean"], ["flatten"], ["linear", 512, CLASSES]]
+    return [*stages, ["mean"], FLAT]
 
 
-LAYERS = {
-    "keras-cnn": [
-        *_conv(1, 32, 3), ["pool", 2], *_conv(32, 64, 3), ["pool", 2], ["flatten"],
-        *_dense(1600, 64), ["linear", 64, CLASSES],
-    ],
-    "lenet": [
-        *_conv(1, 6, 5, 2), ["pool", 2], *_conv(6, 16, 5), ["pool", 2], ["flatten"],
-        *_dense(400, 120), *_dense(120, 84), ["linear", 84, CLASSES],
-    ],
-    "mnist-net": [
-        *_conv(1, 32, 3), *_conv(32, 64, 3), ["pool", 2], ["dropout", 0.25], ["flatten"],
-        *_dense(9216, 128), ["dropout", 0.5], ["linear", 128, CLASSES],
-    ],
-    "resnet": _resnet(),
-}  # fmt: skip
+POOL, FLAT, DROP, MORE = ["pool", 2], ["flatten"], ["dropout", 0.25], ["dropout", 0.5]
+BODIES = {  # with the size of what the last layer gets
+    "keras-cnn": ([*_conv(1, 32, 3), POOL, *_conv(32, 64, 3), POOL, FLAT, *_dense(1600, 64)], 64),
+    "lenet": ([*_conv(1, 6, 5, 2), POOL, *_conv(6, 16, 5), POOL, FLAT, *_dense(400, 120), *_dense(120, 84)], 84),
+    "mnist-net": ([*_conv(1, 32, 3), *_conv(32, 64, 3), POOL, DROP, FLAT, *_dense(9216, 128), MORE], 128),
+    "resnet": (_resnet(), 512),
+}
+LAYERS = {name: [*body, ["linear", size, CLASSES]] for name, (body, size) in BODIES.items()}
 
 
 def named(model):
@@ -122,27 +114,27 @@ def _drawn_stage(random, channels, height, width):
     return layers, (filters, height, width), cost
 
 
+def halves(channels, filters, stride):
+    """The layers of a block, and those of its shortcut: none where that hands its argument on."""
+    body = [["conv", channels, filters, 3, stride, 1, False], ["norm", filters], ["relu"]]
+    body += [["conv", filters, filters, 3, 1, 1, False], ["norm", filters]]
+    plain = stride == 1 and channels == filters
+    return body, [] if plain else [["conv", channels, filters, 1, stride, 0, False], ["norm", filters]]
+
+
 def built(nn, layers):
     """A Sequential of the layers, by minigrad.nn or torch.nn."""
 
     class Block(nn.Module):
-        def __init__(self, channels, filters, stride):
+        def __init__(self, *sizes):
             super().__init__()
-            self.conv1 = nn.Conv2d(channels, filters, 3, stride, 1, bias=False)
-            self.bn1 = nn.BatchNorm2d(filters)
-            self.conv2 = nn.Conv2d(filters, filters, 3, 1, 1, bias=False)
-            self.bn2 = nn.BatchNorm2d(filters)
-            self.shortcut = nn.Identity()
-            if stride != 1 or channels != filters:
-                projection = nn.Conv2d(channels, filters, 1, stride, bias=False)
-                self.shortcut = nn.Sequential(projection, nn.BatchNorm2d(filters))
+            self.body, self.shortcut = (built(nn, part) for part in halves(*sizes))
 
         def forward(self, x):
-            out = nn.functional.relu(self.bn1(self.conv1(x)))
-            return nn.functional.relu(self.bn2(self.conv2(out)) + self.shortcut(x))
+            return nn.functional.relu(self.body(x) + self.shortcut(x))
 
     makers = {
-        "conv": lambda c, o, size, stride, padding, bias: nn.Conv2d(c, o, size, stride, padding, bias=bias),
+        "conv": lambda *sizes: nn.Conv2d(*sizes[:5], bias=sizes[5]),
         "norm": nn.BatchNorm2d,
         "relu": nn.ReLU,
         "flatten": nn.Flatten,
@@ -155,11 +147,10 @@ def built(nn, layers):
     return nn.Sequential(*(makers[kind](*sizes) for kind, *sizes in layers))
 
 
-def step_of(network, optimizer, cross_entropy, data):
-    """step(i) on batch i, which returns the loss. The same for minigrad and PyTorch: their interfaces are alike."""
+def training_step(network, optimizer, cross_entropy):
+    """step(x, y), which returns the loss. The same for minigrad and PyTorch: their interfaces are alike."""
 
-    def step(i):
-        x, y = data[i % len(data)]
+    def step(x, y):
         optimizer.zero_grad()
         loss = cross_entropy(network(x), y)
         loss.backward()
@@ -167,6 +158,12 @@ def step_of(network, optimizer, cross_entropy, data):
         return loss
 
     return step
+
+
+def step_of(network, optimizer, cross_entropy, data):
+    """step(i) on batch i of the data."""
+    step = training_step(network, optimizer, cross_entropy)
+    return lambda i: step(*data[i % len(data)])
 
 
 # ---- data ------------------------------------------------------------------------------------------------------------
@@ -196,22 +193,20 @@ def data(shape, size, count=BATCHES * PASSES):
     return images, labels
 
 
-def epoch_data(folder=None):
-    """(uint8 images (N, 1, 28, 28), labels): MNIST's first 10,000 training images, or random ones of that size.
+def epoch_data():
+    """(uint8 images (N, 1, 28, 28), labels, what they are): MNIST's first 10,000 training images, or random ones.
 
     MNIST is looked for in the folder that MINIGRAD_DATA names and in its subfolder mnist.
     """
-    folder = folder or os.environ.get("MINIGRAD_DATA")
+    folder = os.environ.get("MINIGRAD_DATA")
     for place in (Path(folder), Path(folder) / "mnist") if folder else ():
-        if (place / "train-images-idx3-ubyte.gz").exists():
-            images, labels = (
-                np.frombuffer(gzip.decompress((place / f"train-{name}-ubyte.gz").read_bytes()), np.uint8)
-                for name in ("images-idx3", "labels-idx1")
-            )
+        files = [place / f"train-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1")]
+        if files[0].exists():
+            images, labels = (np.frombuffer(gzip.decompress(file.read_bytes()), np.uint8) for file in files)
             images = images[16 : 16 + EPOCH_IMAGES * 28 * 28].reshape(-1, 1, 28, 28)
-            return images, labels[8 : 8 + EPOCH_IMAGES].astype(np.int64)
+            return images, labels[8 : 8 + EPOCH_IMAGES].astype(np.int64), "MNIST"
     random = np.random.default_rng(EPOCH_SEED)
     patterns = random.integers(0, 128, (CLASSES, 1, 28, 28))
     labels = random.integers(0, CLASSES, EPOCH_IMAGES)
     noise = random.integers(0, 128, (EPOCH_IMAGES, 1, 28, 28))
-    return (patterns[labels] + noise).astype(np.uint8), labels
+    return (patterns[labels] + noise).astype(np.uint8), labels, "random"

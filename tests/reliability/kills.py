@@ -54,66 +54,51 @@ def words_of(recipe):
     return [*WORDS.split(), *RECIPES[recipe].split()]
 
 
-class Told:
-    """Says what happens, with the seconds since the training began, and kills the process at a point of saving.
+def child(folder, recipe, die):
+    """Go on from the newest checkpoint that is whole, or begin, and say what happens, with the seconds since then.
 
-    die     the number of the point: all points are counted over the saves of a process, calls as they begin and end
+    die     at which point of saving to kill itself: calls of the operating system are counted as they begin and end
     """
+    began, points, saving = time.perf_counter(), 0, False
 
-    def __init__(self, die=0):
-        self.die, self.points, self.inside, self.began = die, 0, False, None
+    def say(what):
+        os.write(1, f"{time.perf_counter() - began:.6f} {what}\n".encode())
 
-    def say(self, what):
-        now = time.perf_counter()
-        self.began = now if self.began is None else self.began
-        os.write(1, f"{now - self.began:.6f} {what}\n".encode())
-
-    def point(self):
-        self.points += self.inside
-        if self.inside and self.points == self.die:
+    def point():
+        nonlocal points
+        points += saving
+        if saving and points == die:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def around(self, real):
+    def around(real):
         def call(*arguments, **options):
-            self.point()
+            point()
             made = real(*arguments, **options)
-            self.point()
+            point()
             return made
 
         return call
 
-    def saving(self, real):
-        def save(*arguments, **options):
-            self.inside = True
-            self.say("save")
-            real(*arguments, **options)
-            self.inside = False
-            self.say("saved")
+    def save(*arguments, real=checkpoint.save, **options):
+        nonlocal saving
+        saving = True
+        say("save")
+        real(*arguments, **options)
+        saving = False
+        say("saved")
 
-        return save
-
-    def watch(self):
-        """Stand between saving and the operating system."""
-        checkpoint.save = self.saving(checkpoint.save)
-        for name in ("fsync", "replace", "unlink"):
-            setattr(os, name, self.around(getattr(os, name)))
-
-
-def child(folder, recipe, die):
-    """Go on from the newest checkpoint that is whole, or begin."""
-    told, find = Told(die), checkpoint.find
-
-    def found(place):
-        number, damage = find(place)
+    def find(place, real=checkpoint.find):
+        number, damage = real(place)
         if damage:
-            told.say(f"CheckpointWarning {damage}")
+            say(f"CheckpointWarning {damage}")
         return number, damage
 
-    told.watch()
-    checkpoint.find = found
-    told.say("begins")
+    checkpoint.save, checkpoint.find = save, find
+    for name in ("fsync", "replace", "unlink"):
+        setattr(os, name, around(getattr(os, name)))
+    say("begins")
     status = minigrad([*words_of(recipe), "--continue", "--out", folder])
-    told.say(f"points {told.points}")
+    say(f"points {points}")
     return status
 
 
@@ -129,17 +114,15 @@ def run(folder, recipe, die=0, moment=None):
     call = [sys.executable, __file__, "--train", str(folder), recipe, str(die)]
     paths = os.pathsep.join(path for path in sys.path if path)
     settings = os.environ | {"PYTHONPATH": paths, "PYTHONWARNINGS": "error", "NUMBA_NUM_THREADS": "1"}
-    with tempfile.TemporaryFile() as errors:
-        with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=errors, env=settings) as process:
-            first = process.stdout.readline()
-            if moment is not None:
-                time.sleep(moment)
-                process.send_signal(signal.SIGKILL)
-            said = first + process.communicate(timeout=TIMEOUT)[0]
-        if process.returncode not in (0, -signal.SIGKILL):
-            errors.seek(0)
-            raise Failed(f"{recipe}: ended with {process.returncode}: {errors.read().decode()[-2000:]}")
-    lines = [line.split(" ", 1) for line in said.decode().split("\n") if line[:1].isdigit() and " " in line]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=settings) as process:
+        said = process.stdout.readline()
+        if moment is not None:
+            time.sleep(moment)
+            process.kill()
+        rest, errors = process.communicate(timeout=TIMEOUT)
+    if process.returncode not in (0, -signal.SIGKILL):
+        raise Failed(f"{recipe}: ended with {process.returncode}: {errors.decode()[-2000:]}")
+    lines = [line.split(" ", 1) for line in (said + rest).decode().split("\n") if line[:1].isdigit() and " " in line]
     return process.returncode, [(float(seconds), words) for seconds, words in lines]
 
 
@@ -158,9 +141,9 @@ def state(folder):
     return found
 
 
-def tear(folder, draw):
-    """Damage the newest checkpoint where there is one before it; whether that was done."""
-    if len(checkpoint.numbers(folder)) < 2:
+def torn(folder, draw):
+    """Damage the newest checkpoint where there is one before it, now and then; whether that was done."""
+    if draw.random() > TORN_SHARE or len(checkpoint.numbers(folder)) < 2:
         return False
     path = file_of(folder)
     content = bytearray(path.read_bytes())
@@ -170,20 +153,22 @@ def tear(folder, draw):
     return True
 
 
+def is_damaged(folder):
+    return checkpoint.exists(folder) and bool(checkpoint.find(folder)[1])
+
+
 def chain(folder, recipe, events, kills, draw, counts):
     """One training that is killed at most so often, in the first third of it, until it ends."""
-    killed, torn = 0, False
+    killed, damaged, last = 0, False, folder / "last"
     ended, points = events[-1][0], int(events[-1][1].removeprefix("points "))
     while True:
-        how = {}
-        if killed < kills:
-            moment, die = draw.uniform(0, ended / 3), draw.randrange(1, points // 3)
-            how = {"moment": moment} if draw.random() < 0.5 else {"die": die}
+        moment, die = draw.uniform(0, ended / 3), draw.randrange(1, points // 3)
+        how = draw.choice([{"moment": moment}, {"die": die}]) if killed < kills else {}
         status, said = run(folder, recipe, **how)
         words = [words for _, words in said]
         warned = any(word.startswith("CheckpointWarning") for word in words)
-        if warned != torn:
-            what = "was not noticed" if torn else "came of a kill alone"
+        if warned != damaged:
+            what = "was not noticed" if damaged else "came of a kill alone"
             raise Failed(f"{recipe}: a torn checkpoint {what}: {words}")
         counts["from the one before"] += warned
         if status == 0:
@@ -191,10 +176,9 @@ def chain(folder, recipe, events, kills, draw, counts):
         killed += 1
         counts["kills"] += 1
         counts["while saving"] += [word for word in words if word in ("save", "saved")][-1:] == ["save"]
-        if not torn and checkpoint.exists(folder / "last") and checkpoint.find(folder / "last")[1]:
+        if not damaged and is_damaged(last):
             raise Failed(f"{recipe}: a kill damaged the newest checkpoint: {words}")
-        torn = torn and bool(checkpoint.find(folder / "last")[1])  # until the next one is there
-        torn |= draw.random() < TORN_SHARE and tear(folder / "last", draw)
+        damaged = (damaged and is_damaged(last)) | torn(last, draw)  # until the next one is there
 
 
 def tried(folder, recipe, kills, draw, progress):
@@ -226,22 +210,22 @@ def main(arguments=None):
     if options.train:
         folder, recipe, die = options.train
         return child(folder, recipe, int(die))
-    counts, wrong = collections.Counter(), []
+    counts = collections.Counter()
     with tempfile.TemporaryDirectory() as place, tqdm(total=options.kills, desc="kills", disable=None) as progress:
         for number, recipe in enumerate(RECIPES):
             share, draw = len(range(number, options.kills, len(RECIPES))), random.Random(f"{options.seed} {recipe}")
             try:
                 counts += tried(Path(place) / recipe, recipe, share, draw, progress)
             except (Failed, subprocess.TimeoutExpired) as error:
-                wrong.append(str(error))
-    print(*wrong, sep="\n" if wrong else "")
+                print(error)
+                return 1
     checked = f"{counts['kills']} times SIGKILL in {counts['trainings']} trainings by {len(RECIPES)} recipes"
     checked += f", {counts['while saving']} while saving"
-    text = f"all end bit for bit as unbroken ones; {counts['from the one before']} went on from the checkpoint before"
-    print(f"{checked}: {'some failed' if wrong else text}")
-    if options.write and not wrong:
-        store("kills", checked, text, f"python tests/reliability/kills.py --kills {options.kills}", seed=options.seed)
-    return bool(wrong)
+    found = f"all end bit for bit as unbroken ones; {counts['from the one before']} went on from the checkpoint before"
+    print(f"{checked}: {found}")
+    if options.write:
+        store("kills", checked, found, f"python tests/reliability/kills.py --kills {options.kills}", seed=options.seed)
+    return 0
 
 
 if __name__ == "__main__":

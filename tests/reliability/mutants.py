@@ -10,17 +10,13 @@ from typing import NamedTuple
 
 __all__ = ["Mutant", "mutants"]
 
-SWAPPED = {
-    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
-    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult,
-    ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
-    ast.And: ast.Or, ast.Or: ast.And,
-}  # fmt: skip
+PAIRS = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)]
+PAIRS += [(ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or)]
+SWAPPED = {old: new for pair in PAIRS for old, new in (pair, pair[::-1])}
+SWAPPED |= dict.fromkeys((ast.Pow, ast.FloorDiv, ast.Mod), ast.Mult)
 ASIDE = ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom, ast.Assert  # of which nothing inside is changed
 KEPT = "annotation", "returns", "decorator_list", "format_spec"
 COMPILED = {"jit", "njit", "device", "kernel", "line", "loop", "shared", "emitted", "intrinsic"}  # decorators
-LEFT_OUT = ast.AugAssign, ast.Raise, ast.Delete
 
 
 class Mutant(NamedTuple):
@@ -43,14 +39,6 @@ class Mutant(NamedTuple):
         return source[:start] + self.text.encode() + source[end:]
 
 
-def _without_arguments(call):
-    for index, word in enumerate(call.keywords):
-        if word.arg not in (None, "strict"):  # zip(..., strict=True) only guards
-            yield ast.Call(call.func, call.args, call.keywords[:index] + call.keywords[index + 1 :])
-    if len(call.args) > 1 and not isinstance(call.args[-1], ast.Starred):
-        yield ast.Call(call.func, call.args[:-1], call.keywords)
-
-
 def _others(node):
     """What may stand in place of a node."""
     match node:
@@ -68,16 +56,20 @@ def _others(node):
             yield node.operand
         case ast.IfExp():
             yield ast.IfExp(node.test, node.orelse, node.body)
-        case ast.Call():
-            yield from _without_arguments(node)
+        case ast.Call(args=args, keywords=words):
+            for word in words:
+                if word.arg not in (None, "strict"):  # zip(..., strict=True) only guards
+                    yield ast.Call(node.func, args, [other for other in words if other is not word])
+            if len(args) > 1 and not isinstance(args[-1], ast.Starred):
+                yield ast.Call(node.func, args[:-1], words)
         case ast.Expr(value=ast.Constant()):
             return  # a docstring
-        case ast.Expr() | ast.AugAssign() | ast.Raise() | ast.Delete():
+        case ast.AugAssign(op=op):
             yield ast.Pass()
-        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+            if type(op) in SWAPPED:
+                yield ast.AugAssign(node.target, SWAPPED[type(op)](), node.value)
+        case ast.Expr() | ast.Raise() | ast.Delete() | ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield ast.Pass()
-    if isinstance(node, ast.AugAssign) and type(node.op) in SWAPPED:
-        yield ast.AugAssign(node.target, SWAPPED[type(node.op)](), node.value)
 
 
 def _is_compiled(node):

@@ -104,7 +104,7 @@ def pytest(folder, *words, seconds=None, **settings):
         return None if code in (-signal.SIGXCPU, -signal.SIGKILL) else code, said.read()
 
 
-def measured(folder, jobs, paths):
+def measured(folder, paths):
     """Run fast tests in the copy, once: {test: seconds} of those that pass, and coverage's data."""
     if not (folder / "tests.json").exists():
         copied(folder)
@@ -112,7 +112,7 @@ def measured(folder, jobs, paths):
             old.unlink()
         print("which tests run which lines: the fast tests run once", flush=True)
         words = [f"--ignore-glob={folder / 'tree' / name}" for name in LEFT_OUT]
-        words += ["-n", str(jobs), "-p", "tests.reliability.covering", *paths]
+        words += ["-n", "2", "-p", "tests.reliability.covering", *paths]
         (folder / "site").mkdir(exist_ok=True)
         (folder / "site" / "sitecustomize.py").write_text(SITE)
         code, said = pytest(folder, *words, COVERING=str(folder))
@@ -132,10 +132,10 @@ def drawn(tree, every, patterns):
     for part in PARTS:
         for file in sorted((tree / part).rglob("*.py")):
             name = file.relative_to(tree).as_posix()
-            if name in HOST or not any(fnmatch(name, pattern) for pattern in ASIDE):
-                if any(fnmatch(name, pattern) for pattern in patterns):
-                    changes = mutants(name, file.read_bytes())  # numbers beside kernels tune them
-                    found += [m for m in changes if m.scope or not name.startswith(KERNELS)]
+            of_host = name in HOST or not any(fnmatch(name, pattern) for pattern in ASIDE)
+            if of_host and any(fnmatch(name, pattern) for pattern in patterns):
+                changes = mutants(name, file.read_bytes())  # numbers beside kernels tune them
+                found += [m for m in changes if m.scope or not name.startswith(KERNELS)]
     random.Random(SEED).shuffle(found)
     return [m for m in found[: len(found) // every] if is_program(m, tree)], len(found)
 
@@ -197,42 +197,36 @@ def main():
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN", help="of these files, as minigrad/ops/*")
     parser.add_argument("--tests", nargs="+", default=["tests"], metavar="PATH", help="by these tests alone")
     parser.add_argument("--folder", type=Path, default=FOLDER, help=f"what was found so far; {FOLDER}")
-    parser.add_argument("--jobs", type=int, default=2, help="processes that run the fast tests first")
     parser.add_argument("--write", action="store_true", help="store the figures in results/mutations.json")
     options = parser.parse_args()
-    folder = options.folder.resolve()
-    seconds, data = measured(folder, options.jobs, options.tests)
+    folder, log = options.folder.resolve(), options.folder.resolve() / "found.jsonl"
+    seconds, data = measured(folder, options.tests)
     for kept in (folder / "tree").rglob("*" + KEPT):  # of a run that was stopped
         kept.replace(str(kept).removesuffix(KEPT))
     changes, of = drawn(folder / "tree", options.every, options.only)
-    log = folder / "found.jsonl"
     found = dict(map(json.loads, log.read_text().splitlines())) if log.exists() else {}
-    known, began = json.loads(EQUIVALENT.read_text()), time.monotonic()
+    known, began, kinds, survivors, wrong = json.loads(EQUIVALENT.read_text()), time.monotonic(), Counter(), [], []
     for number, mutant in enumerate(tqdm(changes)):
         name = f"{mutant.key} {mutant.span[0]}"
         if name not in found:
-            contexts = data.contexts_by_lineno(str(folder / "tree" / mutant.file))
-            tests = tests_of(mutant, seconds, contexts)
+            tests = tests_of(mutant, seconds, data.contexts_by_lineno(str(folder / "tree" / mutant.file)))
             found[name] = tried(folder, mutant, tests, control=number % 10 == 0) if tests else ""
             with log.open("a") as file:
                 file.write(json.dumps([name, found[name]]) + "\n")
-    kinds, unknown = Counter(), []
-    for mutant in changes:
-        by = found[f"{mutant.key} {mutant.span[0]}"]
-        kind = "noticed" if by else "equivalent" if mutant.key in known else "unnoticed"
+        kind = "noticed" if found[name] else "equivalent" if mutant.key in known else "unnoticed"
         kinds[kind] += 1
         if kind == "unnoticed":
-            unknown.append(f"{mutant.file}:{mutant.lines[0][0]} {mutant.scope}: {mutant.change}")
-    wrong = [text for text in found.values() if text.startswith("ERROR without")]
+            survivors.append(f"{mutant.file}:{mutant.lines[0][0]} {mutant.scope}: {mutant.change}")
+        wrong += [found[name]] if found[name].startswith("ERROR without") else []
     share = 100 * kinds["noticed"] / max(1, len(changes) - kinds["equivalent"])
-    print(*(f"survives: {text}" for text in sorted(unknown)), *wrong, sep="\n")
-    tried_ = f"{len(changes)} of {of:,} changes tried, {time.monotonic() - began:.0f} s"
-    print(f"{tried_}: {share:.1f} % noticed, {kinds['equivalent']} equivalent, {kinds['unnoticed']} not noticed")
+    print(*(f"survives: {text}" for text in sorted(survivors)), *wrong, sep="\n")
+    summary = f"{share:.1f} % noticed by the fast tests, {kinds['equivalent']} equivalent"
+    took = f"{time.monotonic() - began:.0f} s"
+    print(f"{len(changes)} of {of:,} changes tried, {took}: {summary}, {kinds['unnoticed']} not noticed")
     if options.write:
         command = f"python tests/reliability/mutations.py --every {options.every}"
         checked = f"{len(changes):,} of {of:,} small changes to engine, ops, optimisers, ranks and host code of kernels"
-        summary = f"{share:.1f} % noticed by the fast tests, {kinds['equivalent']} equivalent"
-        store("mutations", checked, summary, command, **kinds, survivors=sorted(unknown))
+        store("mutations", checked, summary, command, **kinds, survivors=sorted(survivors))
     return int(share < 95 or kinds["equivalent"] > 0.05 * len(changes) or bool(wrong))
 
 

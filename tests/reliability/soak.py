@@ -9,7 +9,6 @@ results/soak.json.
 """
 
 import argparse
-import contextlib
 import gc
 import os
 import sys
@@ -33,6 +32,7 @@ from tests.reliability.results import store  # noqa: E402
 
 tqdm.monitor_interval = 0  # or it starts a thread of its own, which would be counted
 BATCHES, SIZE = 8, 16  # of a round
+GPU_STEPS = 800  # on the stand-in
 SLACK = {"blocks of Python": 1000, "resident bytes": 8 << 20, "objects in cycles": 100}  # what goes up and down
 OF_STAND_INS = {"blocks of Python", "resident bytes", "objects in cycles"}  # which keep books
 
@@ -65,96 +65,67 @@ def of_python():
     return found
 
 
-class OnCpu:
-    """Rounds of eager steps: augmented batches of a background thread, dropout, recomputed layers, clipping.
+class Training:
+    """Rounds of steps: augmented batches of a background thread, dropout, recomputed layers, clipping, graphs on a GPU.
 
-    Each ends with an evaluation, each tenth with a checkpoint that is loaded again.
+    Each round ends with an evaluation, each tenth with a checkpoint that is loaded again, and then with a new graph.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder, machine=None):
         minigrad.manual_seed(0)
-        self.folder, self.rounds = folder, 0
-        images = data.digits()[0].subset(slice(BATCHES * SIZE))
+        self.folder, self.machine, self.rounds = folder, machine, 0
+        device, images = "cuda" if machine else "cpu", data.digits()[0].subset(slice(BATCHES * SIZE))
         augment = data.Compose([data.PadCrop(1), data.Flip(), data.Normalize(images.mean, images.std)])
-        self.loader = data.Loader(images, SIZE, shuffle=True, transform=augment)
+        self.loader = data.Loader(images, SIZE, shuffle=True, transform=augment, device=device)
         self.first = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2))
-        self.rest = nn.Sequential(nn.Flatten(), nn.Linear(72, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10))
-        self.model = nn.Sequential(self.first, self.rest)
-        self.optimizer = optim.Adam(self.model.parameters())
-
-    def round(self):
-        self.rounds += 1
-        for x, y in self.loader:
-            self.optimizer.zero_grad()
-            F.cross_entropy(self.rest(recompute(self.first, x)), y).backward()
-            optim.clip_grad_norm_(self.model.parameters(), 1.0)
-            self.optimizer.step()
-        with no_grad():
-            self.model.eval()
-            self.model(x)
-            self.model.train()
-        if self.rounds % 10 == 0:
-            checkpoint.save(self.folder, self.model, self.optimizer, keep=2)
-            checkpoint.load(self.folder, self.model, self.optimizer)
-
-
-class OnGpu:
-    """Rounds on a GPU: eager steps on batches that are sent there, replays of a graph, every tenth time a new graph."""
-
-    def __init__(self, machine):
-        minigrad.manual_seed(0)
-        self.machine, self.rounds = machine, 0
-        images = data.digits()[0].subset(slice(BATCHES * SIZE))
-        self.loader = data.Loader(images, SIZE, shuffle=True, transform=lambda x, generator: x, device="cuda")
-        layers = nn.Flatten(), nn.Linear(64, 6), nn.ReLU(), nn.Dropout(0.2), nn.Linear(6, 10)
-        self.model = nn.Sequential(*layers).to("cuda")
-        self.optimizer = optim.SGD(self.model.parameters(), 0.01, momentum=0.9)
-        self.captured = capture(self.step)
+        rest = nn.Flatten(), nn.Linear(72, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 10)
+        self.model = nn.Sequential(self.first, *rest).to(device)
+        self.optimizer, self.captured = optim.Adam(self.model.parameters()), capture(self.step)
 
     def step(self, x, y):
         self.optimizer.zero_grad()
-        loss = F.cross_entropy(self.model(x), y)
-        loss.backward()
+        F.cross_entropy(self.model[1:](recompute(self.first, x)), y).backward()
+        optim.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
-        return loss
 
     def round(self):
         self.rounds += 1
         for number, (x, y) in enumerate(self.loader):
             (self.step if number % 2 else self.captured)(x, y)
+        with no_grad():
+            self.model.eval()
+            self.model(x)
+            self.model.train()
         if self.rounds % 10 == 0:
             self.captured.reset()
-        self.machine.launches.clear()  # of which the stand-in keeps a list
-        self.machine.graph_launches.clear()
-
-
-@contextlib.contextmanager
-def bare():
-    """Cycles pile up inside, and plans of launchers are soon complete: it grows no more than that."""
-    most, launcher.MOST = launcher.MOST, 16
-    try:
-        yield
-    finally:
-        launcher.MOST = most
-        gc.enable()
+            checkpoint.save(self.folder, self.model, self.optimizer, keep=2)
+            checkpoint.load(self.folder, self.model, self.optimizer)
+        if self.machine:  # the stand-in keeps lists of what was launched
+            self.machine.launches.clear()
+            self.machine.graph_launches.clear()
 
 
 def soak(training, rounds, machine=None):
     """What was counted after ten rounds, and then after `rounds` more, which are taken up to a multiple of ten.
 
-    Each count is taken right after a checkpoint or a new graph.
+    Each count is taken right after a checkpoint or a new graph. Cycles pile up meanwhile, and plans of launchers are
+    soon complete.
     """
-    with bare():
+    most, launcher.MOST, rounds = launcher.MOST, 16, -(-rounds // 10) * 10
+    try:
         for _ in range(10):
             training.round()
         gc.collect()
         gc.disable()
         first = counted(machine) | of_python()
-        for _ in tqdm(range(-(-rounds // 10) * 10), type(training).__name__, unit="round", disable=None):
+        for _ in tqdm(range(rounds), "GPU" if machine else "CPU", unit="round", disable=None):
             training.round()
         last = counted(machine) | of_python()
-        last["objects in cycles"] //= -(-rounds // 10)  # Python's own encoder leaves some for each checkpoint
-        return first, last
+    finally:
+        launcher.MOST = most
+        gc.enable()
+    last["objects in cycles"] //= rounds  # Python's own encoder leaves some for each checkpoint
+    return first, last
 
 
 def grown(first, last):
@@ -165,30 +136,24 @@ def grown(first, last):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=10_000, help="on the CPU")
-    parser.add_argument("--gpu-steps", type=int, default=800, help="on a GPU of the stand-in")
     parser.add_argument("--write", action="store_true", help="store the figures")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, gpus(1, execute=False) as machine:
+        both = soak(Training(folder, machine), GPU_STEPS // BATCHES, machine)
+    found = {"GPU of the stand-in": [{k: n for k, n in one.items() if k not in OF_STAND_INS} for one in both]}
     with tempfile.TemporaryDirectory() as folder:
-        found = {"CPU": soak(OnCpu(folder), options.steps // BATCHES)}
-    with gpus(1, execute=False) as machine:
-        both = soak(OnGpu(machine), options.gpu_steps // BATCHES, machine)
-        found["GPU of the stand-in"] = [{k: n for k, n in one.items() if k not in OF_STAND_INS} for one in both]
+        found["CPU"] = soak(Training(folder), options.steps // BATCHES)
     wrong = {name: grown(*both) for name, both in found.items()}
     for name, (first, last) in found.items():
         print(f"{name}: first and last count, and what has grown: {wrong[name] or 'nothing'}")
-        for count in first:
-            print(f"    {count:20} {first[count]:>14,} {last[count]:>14,}")
+        print(*(f"    {count:20} {first[count]:>14,} {last[count]:>14,}" for count in first), sep="\n")
     more = found["CPU"][1].get("resident bytes", 0) - found["CPU"][0].get("resident bytes", 0)
     if options.write:
-        store(
-            "soak",
-            f"{options.steps:,} steps on the CPU with loader, checkpoints and no cyclic collector, "
-            f"{options.gpu_steps:,} on a GPU of the stand-in: Tensors, nodes, pooled and GPU bytes, files, threads, "
-            "streams, events, graphs",
-            f"{sum(map(len, wrong.values()))} of them grew; resident memory {more / 2**20:+.1f} MiB",
-            "python tests/reliability/soak.py --write",
-            counts=found,
-        )
+        checked = f"{options.steps:,} steps on the CPU with loader, checkpoints and no cyclic collector, "
+        checked += f"{GPU_STEPS:,} on a GPU of the stand-in: Tensors, nodes, pooled and GPU bytes, files, "
+        more = f"{sum(map(len, wrong.values()))} of them grew; resident memory {more / 2**20:+.1f} MiB"
+        command = f"python tests/reliability/soak.py --steps {options.steps}"
+        store("soak", f"{checked}threads, streams, events, graphs", more, command, counts=found)
     sys.exit(any(wrong.values()))
 
 
