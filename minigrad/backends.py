@@ -8,7 +8,8 @@ minigrad.accelerator.is_available()            whether there is a GPU, by the na
 
 from types import SimpleNamespace
 
-from . import cuda, device
+from . import cuda
+from .device.places import DeviceName
 
 __all__ = ["accelerator", "cuda", "cudnn", "mps"]
 
@@ -17,5 +18,5 @@ mps = SimpleNamespace(is_available=lambda: False, is_built=lambda: False)
 accelerator = SimpleNamespace(
     is_available=cuda.is_available,
     device_count=cuda.device_count,
-    current_accelerator=lambda check_available=False: device("cuda") if cuda.is_available() else None,
+    current_accelerator=lambda check_available=False: DeviceName("cuda") if cuda.is_available() else None,
 )

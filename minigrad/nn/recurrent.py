@@ -11,6 +11,7 @@ Source      Elman 1990, "Finding structure in time"; Hochreiter and Schmidhuber 
 """
 
 import math
+from typing import Any
 
 from minigrad_kernels.errors import ShapeError
 
@@ -49,7 +50,7 @@ class _Recurrent(Module):
     """What all have in common. gates: rows of H in a weight; states: how many a step hands on."""
 
     gates, states = 1, 1
-    step = None  # (W_ih x + b_ih, W_hh h + b_hh, states) -> the next states, of which the first is h
+    step: Any = None  # (W_ih x + b_ih, W_hh h + b_hh, states) -> the next states, of which the first is h
 
     def __init__(self, input_size, hidden_size, bias, device, dtype):
         name = type(self).__name__

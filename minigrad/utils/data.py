@@ -19,7 +19,7 @@ from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
 from ..core.check import flag_of, integer_of, source_of
 from ..core.create import tensor
 from ..core.tensor import Tensor
-from ..ops import stack
+from ..ops.shape import stack
 
 __all__ = [
     "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "SequentialSampler", "Subset",

@@ -39,7 +39,8 @@ def test_a_folder_of_pictures_and_a_network_in_a_file(name, tmp_path, monkeypatc
     monkeypatch.chdir("pictures")  # the folder and the file are found from anywhere
     assert main(["predict", "../run", "blue/3.jpg"]) == 0
     assert capsys.readouterr().out.splitlines()[2].split()[0] == "blue"
-    assert Image.open("../run/seen.png").size == (224, 224)
+    with Image.open("../run/seen.png") as seen:
+        assert seen.size == (224, 224)
     for wrong in (["--data", "nowhere"], ["--model", "absent.py:make"], ["--data", "digits", "--size", "8"]):
         with pytest.raises(SystemExit) as caught:
             raise SystemExit(main(["train", *wrong]))
