@@ -21,8 +21,8 @@ from .scans import *
 from .shape import *
 from .softmax import *
 
-_FAMILIES = (attention, contract, conv, elementwise, loss, _matmul, normalization, pool)
-_FAMILIES += (random, reduce, resize, scans, shape, _softmax)
+_FAMILIES = [attention, contract, conv, elementwise, loss, _matmul, normalization, pool]
+_FAMILIES += [random, reduce, resize, scans, shape, _softmax]
 __all__ = [name for family in _FAMILIES for name in family.__all__]
 
 from . import methods as _methods  # noqa: E402, F401  (binds + - * / @ [] and the methods of Tensor to the ops above)
