@@ -137,7 +137,7 @@ def primitives():
     return found
 
 
-INNER = set("average_over cast hardtanh_grad leaky_relu_grad move pick product put relu_grad".split())  # for other ops
+INNER = set("average_over cast leaky_relu_grad move pick product put relu_grad".split())  # for other ops
 SETTINGS = """
     axes axis ceil_mode columns correction delta diagonal dilation dim dims dtype eps geometry groups
     ignore_index input_shape keepdim key mean momentum name nan_wins order p padding parts place reverse rows
