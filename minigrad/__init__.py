@@ -29,6 +29,7 @@ from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .ops import *
 from .ops.autocast import autocast
 from .ops.elementwise.arithmetic import allclose
+from .ops.reduce import std_mean, var_mean
 from .recomputing import recompute
 from .serialization import load, save
 
@@ -91,8 +92,10 @@ __all__ = [
     "recompute",
     "save",
     "set_grad_enabled",
+    "std_mean",
     "tf32",
     "uint8",
+    "var_mean",
     "winograd",
 ]
 __all__ += create.__all__

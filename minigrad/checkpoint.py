@@ -371,7 +371,7 @@ def load_weights(path, prefix=""):
         if path.suffix == ".safetensors":
             arrays = _arrays(path.read_bytes())
         else:
-            with np.load(path, allow_pickle=False) as file:
+            with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
                 arrays = dict(file)
         arrays = {name: Tensor(array) for name, array in arrays.items()}
     except Exception as error:  # zipfile, zlib, NumPy and safetensors share no class of errors

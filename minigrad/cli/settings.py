@@ -134,7 +134,7 @@ class Settings:
                 raise UsageError(f"settings: {one.name} is {value!r}, want {getattr(one.type, '__name__', one.type)}")
             elif wanted and value not in wanted:
                 raise UsageError(f"unknown {one.name} {value!r}, want one of {', '.join(wanted)}")
-            elif type(value) in (int, float):
+            elif type(value) in (int, float) or one.name in ("data", "model"):
                 one.metadata["type"](value)
         if self.split != "random" and self.data != "digits":
             raise UsageError(f"--split {self.split} wants --data digits: only there the writers are known")

@@ -30,7 +30,7 @@ from .shape import flatten, gather, reshape, squeeze
 from .shape.views import reshape_op
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "norm", "std"]
-__all__ += ["std_mean", "sum", "var", "var_mean"]
+__all__ += ["sum", "var"]
 
 WHOLE = device.element_type("int64")  # the type of sums of integers
 

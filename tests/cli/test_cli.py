@@ -105,7 +105,7 @@ def test_damaged_runs_are_refused(finished, capsys):
     for damage, message in {
         "no": "config.json cannot be used",
         json.dumps({"settings": {}}): "config.json cannot be used",
-        json.dumps({"settings": settings | {"data": "svhn"}}): "unknown data 'svhn', want one of digits",
+        json.dumps({"settings": settings | {"data": "svhn"}}): "got svhn, want one of digits",
         json.dumps({"settings": settings | {"epochs": "2"}}): "epochs is '2', want int",
         json.dumps({"settings": settings | {"epochs": 0}}): "got 0, want an integer of at least 1",
     }.items():

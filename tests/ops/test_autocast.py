@@ -80,7 +80,7 @@ def test_which_type_blocks_operators_and_layers_have():
     with pytest.raises(ZeroDivisionError), autocast(HALF):
         1 / 0  # noqa: B018
     assert autocast_dtype() is None
-    for dtype in ("cuda", "float32", 3):
+    for dtype in ("float32", 3):
         with pytest.raises(KindError, match="dtype"):
             autocast(dtype)
 
@@ -159,7 +159,7 @@ def test_losses_that_share_a_rounded_parameter_go_backward_one_by_one(order):
 def test_gradients_of_gradients():
     x, w, found = parameter(3, 4), parameter(2, 4, seed=1), []
     for enabled in (True, False):
-        with autocast("float16", enabled):
+        with autocast("float16", enabled=enabled):
             (slope,) = grad((ops.linear(x, w) ** 2).sum(), w, create_graph=True)
         found.append(grad((slope * slope).sum(), w)[0].numpy())
     assert slope.dtype == found[0].dtype == SINGLE

@@ -134,7 +134,9 @@ def test_at_special_points(call, places, depth, dtype):
     for arrays in places:
         ours = orders(call, ops, Tensor, grad, arrays, depth, dtype)
         theirs = orders(call, THEIRS, torch.tensor, torch.autograd.grad, arrays, depth, dtype)
-        for order, (mine, wanted) in enumerate(zip(ours, theirs, strict=True)):
+        for wanted in theirs[len(ours) :]:  # a derivative of what does not change may be none here, and zeros there
+            assert not any(numbers(b).any() for b in wanted)
+        for order, (mine, wanted) in enumerate(zip(ours, theirs, strict=False)):
             for i, (a, b) in enumerate(zip(mine, wanted, strict=True)):
                 if a is None or b is None:
                     assert a is b is None

@@ -180,7 +180,7 @@ def test_the_command_writes_what_takes_pixels(tmp_path, capsys, finished):  # no
     _, settings = Run.of(run)
     network = settings.build_model()
     minigrad.checkpoint.load(run / "last", network)
-    _, test = data.digits(size=settings.size)
+    _, test = data.digits(size=settings.side)
     (batch, _) = next(iter(Loader(test, 7, transform=settings.transform())))
     with minigrad.no_grad():
         wanted = network.eval()(batch).numpy()

@@ -146,7 +146,7 @@ def test_layer(name, args, kwargs, inputs):
 
 
 def test_every_layer_has_a_row():
-    assert {*NAMES} == LAYERS
+    assert {*NAMES} == LAYERS - {*nn.recurrent.__all__, *nn.lazy.__all__}  # which test_recurrent_torch.py has
 
 
 EARLIER = np.triu(np.ones((5, 5), bool), 1)

@@ -115,14 +115,14 @@ def loading(folder):
 
     def load():
         parts = whole.everything(steps=1)
-        before = whole.all_bits(parts)
+        before = whole.told(parts)
         try:
             return checkpoint.load(folder, **parts)
         except CheckpointError:
-            np.testing.assert_equal(whole.all_bits(parts), before, "a checkpoint that was refused changed something")
+            np.testing.assert_equal(whole.told(parts), before, "a checkpoint that was refused changed something")
             raise
 
-    whole.save_everything(folder, whole.everything(steps=1), extra={"note": [1, 2.5, None]})
+    checkpoint.save(folder, **whole.everything(steps=1), extra={"note": [1, 2.5, None]})
     return whole.file_of(folder), load
 
 

@@ -242,25 +242,33 @@ log.grads(input=lambda g, input: g / input)
 
 
 @casting("float32")
+@primitive
 def log10(input):
-    """Elementwise logarithm to the base 10.
+    """Elementwise logarithm to the base 10; -inf at 0, NaN below.
 
     Math    out = ln(x) / ln(10)
-    Grads   dx = g / (x ln(10))
+    Grads   dx = g / (x * ln(10))
     Shapes  out as input
     """
-    return log(input) / math.log(10)
+    return elementwise("log10", input)
+
+
+log10.grads(input=precise(lambda g, input: g / (input * math.log(10))))
 
 
 @casting("float32")
+@primitive
 def log2(input):
-    """Elementwise logarithm to the base 2.
+    """Elementwise logarithm to the base 2; -inf at 0, NaN below.
 
     Math    out = ln(x) / ln(2)
-    Grads   dx = g / (x ln(2))
+    Grads   dx = g / (x * ln(2))
     Shapes  out as input
     """
-    return log(input) / math.log(2)
+    return elementwise("log2", input)
+
+
+log2.grads(input=precise(lambda g, input: g / (input * math.log(2))))
 
 
 @casting("float32")
@@ -439,6 +447,7 @@ def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
     Shapes  input, other broadcast to out
     Types   out bool; equal_nan: NaN agrees with NaN
     """
+    tensor_of("isclose", "input", input), tensor_of("isclose", "other", other)
     near = logical_or(eq(input, other), le(abs(sub(input, other)), atol + rtol * abs(other)))
     return logical_or(near, logical_and(isnan(input), isnan(other))) if equal_nan else near
 

@@ -88,7 +88,7 @@ ONE = [
     _unary("neg", np.negative, real, _no_bools("neg")),
     *(_unary(name) for name in ("exp", "sin", "cos", "square")),
     *(_unary(name, None, real, sample(away(40))) for name in ("expm1", "tanh")),
-    *(_unary(name, draw=positive) for name in ("log", "log1p", "sqrt")),
+    *(_unary(name, draw=positive) for name in ("log", "log10", "log1p", "log2", "sqrt")),
     _unary("rsqrt", lambda x: 1 / np.sqrt(x), positive),
     _unary("reciprocal", lambda x: 1 / x, positive),
     _unary("sigmoid", lambda x: 0.5 + 0.5 * np.tanh(0.5 * x), real, sample(away(400)), sample(flags(3))),
@@ -99,7 +99,7 @@ ONE = [
         "to",
         sample(real(2, 3), "float64"),
         sample(real(2), "cpu", "float64", True, True),
-        sample(real(0, 3), device="cpu", copy=True, non_blocking=True),
+        sample(real(0, 3), device="cpu", copy=True, non_blocking=True, memory_format=None),
         sample(real(3), real(2)),
         sample(away(3), "int64", smooth=False),
         sample(flags(3, 4), dtype="float64"),
@@ -204,6 +204,7 @@ PLAIN = [
     *(_plain(name, *TRUTHS, reference=getattr(np, name)) for name in ("logical_and", "logical_or", "logical_xor")),
     *(_plain(name, *ASKED, reference=getattr(np, name)) for name in ("isnan", "isfinite", "isinf", "logical_not")),
     *(_plain(name, *BITS, reference=getattr(np, name)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")),
+    _plain("isclose", [ties(3, 4), ties(4)], [away(40), away(40)], reference=np.isclose),
     _plain("bitwise_not", [classes(8, 3, 4)], [flags(3, 4)], [given(-3, 0, 5)], [classes(8, 0)], reference=np.invert),
 ]
 
