@@ -100,7 +100,9 @@ class Settings:
     )
     data_dir: str | None = _setting("the folder with the files of the data set", None, type=existing, metavar="FOLDER")
     model: str = _setting(f"{', '.join(models.MODELS)}, or FILE.py:FUNCTION", type=model_named, metavar="NAME")
-    size: int | None = _setting("height and width to which pictures of a folder are resized; default 32", type=count)
+    size: int | None = _setting(
+        "height and width to which pictures of a folder are resized; default 32", None, type=count
+    )
     epochs: int = _setting("passes over the training images", type=count)
     batch_size: int = _setting("images in a batch", type=count)
     lr: float = _setting("the highest learning rate", RATES["adam"], type=positive)
@@ -150,7 +152,7 @@ class Settings:
             given["data"] = "mnist" if folder else "digits"
             note = f"MNIST was found in {folder}" if folder else "MNIST is not on disk (--data mnist downloads it)"
             note += f"; training on {given['data']}"
-        usual = {"optimizer": "adam", "shards": ranks, "size": None} | BY_DATA.get(given["data"], BY_FOLDER)
+        usual = {"optimizer": "adam", "shards": ranks} | BY_DATA.get(given["data"], BY_FOLDER)
         usual |= BY_MODEL.get(given.get("model", usual["model"]), {})
         if given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
             usual["lr"] = RATES[given["optimizer"]]

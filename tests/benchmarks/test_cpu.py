@@ -53,7 +53,7 @@ def test_peak_memory_is_not_that_of_the_process_that_started_it():
 
 def test_a_worker_that_fails_says_why_and_one_that_is_silent_is_ended():
     start = partial(cpu.starting, task=tasks.named("lenet"), size=2, threads=1)
-    starts = {"no": start("no such contender"), "slow": start("minigrad"), "tiny": start("minigrad", patience=0.05)}
+    starts = {"tiny": start("minigrad", patience=0.05), "no": start("no such contender"), "slow": start("minigrad")}
     with cpu.Contenders(starts) as contenders:
         assert [*contenders] == ["slow"] and "no such contender" in contenders.reasons["no"]
         assert contenders.reasons["tiny"] == "no answer within 0.05 s"

@@ -152,7 +152,7 @@ def tensors(folder):
 
 def config(folder):
     """What a run keeps of its settings."""
-    checkpoint.save(folder / "last", whole.trained()[0])
+    checkpoint.save(folder / "last", whole.everything()["model"])
     images = {"shape": (1, 8, 8), "classes": ("a", "b", "c"), "mean": (0.5,), "std": (0.25,)}
     settings = Settings(**BY_DATA["digits"] | images | {"data": "digits", "model": "mlp"})
 

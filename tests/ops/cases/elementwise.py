@@ -204,7 +204,13 @@ PLAIN = [
     *(_plain(name, *TRUTHS, reference=getattr(np, name)) for name in ("logical_and", "logical_or", "logical_xor")),
     *(_plain(name, *ASKED, reference=getattr(np, name)) for name in ("isnan", "isfinite", "isinf", "logical_not")),
     *(_plain(name, *BITS, reference=getattr(np, name)) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")),
-    _plain("isclose", [ties(3, 4), ties(4)], [away(40), away(40)], reference=np.isclose),
+    _plain(
+        "isclose",
+        [ties(3, 4), ties(4)],
+        [away(40), away(40), 0.05, 0.1],
+        [given(NAN), given(NAN), 1e-5, 1e-8, True],
+        reference=np.isclose,
+    ),
     _plain("bitwise_not", [classes(8, 3, 4)], [flags(3, 4)], [given(-3, 0, 5)], [classes(8, 0)], reference=np.invert),
 ]
 
