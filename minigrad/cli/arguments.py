@@ -15,7 +15,7 @@ TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --tensorboard --save-every
 TRAINED = "run --checkpoint --precision --threads --device"
 LAUNCH = "-n words --hosts --max-restarts --timeout --grace --logs"
 PROFILE = "model --data --data-dir --batch-size --device --steps --threads --out"
-MORE = ["--model resnet --device cuda", "--resume RUN"]
+MORE = ["--data pictures --model network.py:make", "--model resnet --device cuda", "--resume RUN"]
 COMMANDS = {  # name: (its module, examples, what it does, its options; those after | are advanced)
     "train": ("training", ["--data mnist --epochs 3", *MORE], "train a network on a data set", TRAIN),
     "evaluate": ("trained", ["RUN --checkpoint best"], "measure it on the test images", f"{TRAINED} --data-dir"),
