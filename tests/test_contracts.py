@@ -182,7 +182,8 @@ def test_launchers_have_a_reference_have_cases_and_take_16_bits():
                 assert hasattr(reference, name) or hasattr(reference, name.removesuffix("s")), f"{family}.{name}"
                 tested = re.search(rf"\b{name}\b", text) if family == "optimizer" else (family, name) in covered
                 assert tested, f"{family}.{name} has no case"
-                assert any(array.dtype == "float" for _, _, array in launcher.contract.arrays), f"{family}.{name}"
+                floats = any(array.dtype == "float" for _, _, array in launcher.contract.arrays)
+                assert floats or family == "augment", f"{family}.{name}"  # whose batches are float32
 
 
 def test_a_training_step_calls_no_product_of_numpy(monkeypatch):

@@ -20,16 +20,15 @@ def pixels(*shape):
     return np.random.default_rng(sum(shape)).integers(0, 256, (n, h, w, c), np.uint8).transpose(0, 3, 1, 2)
 
 
-@pytest.mark.parametrize("device", ["cpu", DEVICE])
 @pytest.mark.parametrize("size, padding, mode", [((5, 7), 1, "edge"), ((4, 3), 6, "constant"), ((32, 32), 4, "edge")])
-def test_kernels_have_the_bits_of_the_transforms(device, size, padding, mode):
+def test_kernels_have_the_bits_of_the_transforms(size, padding, mode):
     images, picks = pixels(6, 3, *size), np.array([5, 0, 0, 3, 1, 2, 4, 5, 1])
     images.flags.writeable = False  # as those that a file holds, read through memory
     compose, rng = Compose((PadCrop(padding, mode), Flip(), Normalize(MEAN, STD))), np.random.default_rng(7)
     cuts, flips = compose.transforms[0].draw(9, rng), compose.transforms[1].draw(9, rng)
     assert flips.any() and not flips.all()
-    there = lambda *arrays: [moved(array, device) for array in arrays]
-    out = moved(np.full((9, *size, 3), np.nan, np.float32).transpose(0, 3, 1, 2), device)
+    there = lambda *arrays: [moved(array, DEVICE) for array in arrays]
+    out = moved(np.full((9, *size, 3), np.nan, np.float32).transpose(0, 3, 1, 2), DEVICE)
     augment.gather_normalize(*there(images, picks, *FACTORS), out)
     np.testing.assert_array_equal(on_host(out), Normalize(MEAN, STD)(images[picks]))
     augment.pad_crop_normalize(*there(images, picks, cuts, flips), padding, mode == "edge", *there(*FACTORS), out)

@@ -84,7 +84,7 @@ def test_mnist_files_that_do_not_fit(tmp_path):
 def test_shared_sets(shared_data):
     for load, tolerance in ((mnist, 2e-3), (cifar10, 0.01)):
         train, test = load(shared_data, download=False)
-        assert len(train) >= 10000 and len(test) == 10000 and is_dense(train.images, CHANNELS_LAST)
+        assert len(train) >= 10000 and len(test) >= 2000 and is_dense(train.images, CHANNELS_LAST)
         whole = Dataset(train.images, train.labels, train.classes)
         np.testing.assert_allclose(whole.mean, train.mean, atol=tolerance)
         np.testing.assert_allclose(whole.std, train.std, atol=tolerance)

@@ -1,17 +1,15 @@
 """Batches of images from a data set of bytes: picked, cut at random places, mirrored, and normalised in one pass.
 
-Images lie channels last. Products are rounded before the sum is, on every device, so that all give the same bits.
-The random numbers are the caller's. Indices and offsets that lie on a GPU are not looked at before the launch: they
-must be right.
+For devices alone: on the CPU the transforms of minigrad.data do this. Images lie channels last. Products are rounded
+before the sum is, as there, so that all devices give the same bits. The random numbers are the caller's. Indices and
+offsets are not looked at before the launch: they must be right.
 
-Types   images uint8; indices and offsets int64; flips uint8 or bool; scale and shift float32; out float32, float16
-        or bfloat16
-Errors  ValueError for a shape, layout or index, TypeError for an element type or a kind of array
+Types   images uint8; indices and offsets int64; flips uint8 or bool; scale, shift and out float32
+Errors  ValueError for a shape or layout, TypeError for an element type or a kind of array
 """
 
 import numpy as np
 
-from ..errors import KindError, ShapeError
 from ..launcher import flag, launcher, reads, whole, writes
 from ..toolchain import implementation
 
@@ -21,28 +19,8 @@ BATCH = (
     reads("images", "N C H W", "uint8"),
     reads("indices", "B", "int64"),
     reads("scale shift", "C", "float32"),
-    writes("out", "B C H W", counted=True),
+    writes("out", "B C H W", "float32", counted=True),
 )
-
-
-def _check_range(op, name, array, count):
-    """Refuse numbers outside 0..count-1."""
-    if array.size and not (array.min() >= 0 and array.max() < count):
-        raise ShapeError(f"{op}: {name} has numbers from {array.min()} to {array.max()}, wants 0 to {count - 1}")
-
-
-def _looking(op, images, out, **counts):
-    """What runs calls, on the CPU after a look at numbers, the second argument and those behind, below these counts."""
-    kernel = implementation(__name__, op, images)
-    if out.dtype != np.float32:
-        raise KindError(f"{op}: out has type {out.dtype}, wants float32")
-
-    def run(*given):
-        for (name, count), array in zip(counts.items(), given[1:], strict=False):
-            _check_range(op, name, array, count)
-        kernel(*given)
-
-    return run if type(images) is np.ndarray else kernel
 
 
 @launcher(*BATCH)
@@ -53,7 +31,7 @@ def gather_normalize(images, indices, scale, shift, out):
     Grads   none: images are bytes
     Shapes  images (N, C, H, W), indices (B,) of 0..N-1, scale and shift (C,), out (B, C, H, W)
     """
-    return _looking("gather_normalize", images, out, indices=len(images))
+    return implementation(__name__, "gather_normalize", images)
 
 
 @launcher(
@@ -69,5 +47,5 @@ def pad_crop_normalize(images, indices, offsets, flips, padding, edge, scale, sh
     Shapes  images (N, C, H, W), indices (B,) of 0..N-1, offsets (B, 2) of 0..2 padding, flips (B,), scale and
             shift (C,), out (B, C, H, W)
     """
-    run = _looking("pad_crop_normalize", images, out, indices=len(images), offsets=2 * padding + 1)
+    run = implementation(__name__, "pad_crop_normalize", images)
     return lambda images, indices, offsets, flips, *others: run(images, indices, offsets, flips.view(np.uint8), *others)

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import ShapeError
-from ..launcher import ANY, C_ORDER, EITHER, Call, flag, launcher, reads, wants_shape, writes
+from ..launcher import ANY, C_ORDER, EITHER, flag, launcher, reads, wants_shape, writes
 from ..toolchain import backend, implementation, threads
 from ..toolchain.modes import tf32_mode as tf32
 
@@ -48,23 +48,20 @@ def workspace(a, b):
     reads("a b", None, order=ANY),
     reads("bias?", "N"),
     writes("out", "*", EITHER, C_ORDER),
-    reads("residual?", "*", order=C_ORDER),
     op="matmul",
     view=None,
     under=(threads, tf32),
     native=lambda a, *others: backend(a) == "cuda",
     relu=flag,
 )
-def forward(a, b, bias, relu, out, workspace, residual=None):
+def forward(a, b, bias, relu, out, workspace):
     """Matrix product of two stacks of matrices, plus a bias on each row; with relu, the positive part. NaN stays NaN.
 
-    Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n] + residual[..., m, n], 0), without relu the
-            sum itself
-    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last      dresidual = g;
-            with relu, g is 0 where out is
+    Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n], 0), without relu the sum itself
+    Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last;  with relu, g is 0 where out is
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
-            bias None or (N,); out (..., M, N) in C order; residual None, or like out and not in its memory;
-            workspace bytes, at least workspace(a, b), or a function (bytes, out) that gives them
+            bias None or (N,); out (..., M, N) in C order; workspace bytes, at least workspace(a, b), or a function
+            (bytes, out) that gives them
     Types   float16, bfloat16, float32 or float64, one for all; beside the first two out may be float32; in the mode
             tf32, a GPU rounds operands of float32 to TF32 first
     Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
@@ -76,11 +73,4 @@ def forward(a, b, bias, relu, out, workspace, residual=None):
         )
     if bias is not None:
         wants_shape("matmul", "bias", bias, out.shape[-1:])
-    size, multiply = implementation(__name__, "ready", out)(a, b)
-
-    def run(a, b, bias, relu, out, workspace, residual):
-        if residual is out:
-            raise ShapeError("matmul: residual is out, wants an array of its own; pass a copy")
-        multiply(a, b, bias, relu, residual, out, workspace)
-
-    return Call(size, run)
+    return implementation(__name__, "ready", out)(a, b)

@@ -12,7 +12,6 @@ from math import prod
 
 import numpy as np
 
-from ..elementwise.cpu import add_residual
 from ..launcher import Call
 from ..toolchain import alias, product
 from ..toolchain.product import DOT, DOT_COLUMNS, DOT_ROWS, GATHER, ROWS, VECTOR_BYTES
@@ -106,14 +105,11 @@ def ready(a, b):
     return Call(size and size + product.ALIGNMENT, partial(_multiply, product.runner(plan)))
 
 
-def _multiply(run, a, b, bias, relu, residual, out, workspace):
-    """The residual is added in a pass of its own, with ReLU."""
+def _multiply(run, a, b, bias, relu, out, workspace):
     c = out.reshape(-1)
     scratch = c[:0] if workspace is None else product.aligned(workspace, out.dtype)
     start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
-    run(_memory(a), _memory(b), start, relu and residual is None, c, scratch)
-    if residual is not None:
-        add_residual(c, residual.reshape(-1), relu)
+    run(_memory(a), _memory(b), start, relu, c, scratch)
 
 
 def _memory(array):

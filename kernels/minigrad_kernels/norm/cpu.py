@@ -13,9 +13,9 @@ import numpy as np
 from ..bias.cpu import MASKED, MOMENTS, PRODUCTS, TILE, line_of, run, spread, sums_of_columns
 from ..toolchain import add, copy, jit, share, shared, stack_array
 from ..toolchain.lines import line
-from .cpu_rows import layer_norm, layer_norm_grads, standardize, standardize_grad
+from .cpu_rows import layer_norm, layer_norm_grads
 
-__all__ = ["layer_norm", "layer_norm_grads", "standardize", "standardize_grad"]  # of cpu_rows.py
+__all__ = ["layer_norm", "layer_norm_grads"]  # of cpu_rows.py
 
 RUN = 1 << 15  # elements that a thread takes at once where nothing is summed
 

@@ -16,7 +16,7 @@ from ..bias.plan import cut
 from ..toolchain import clear, elements, jit, share, shared, stack_array
 from ..toolchain.lines import LANES, lane_total, line
 
-__all__ = ["layer_norm", "layer_norm_grads", "standardize", "standardize_grad"]
+__all__ = ["layer_norm", "layer_norm_grads"]
 
 LIKE = np.zeros(1)  # the type of sums
 
@@ -108,20 +108,3 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     parts = space.reshape(2, plan.parts, weight.size)
     kernel(g.reshape(-1), x.reshape(-1), mean, variance, weight, eps, LIKE, plan.rows, dx.reshape(-1), *parts)
     dw[:], db[:] = parts.sum(1)
-
-
-@np.errstate(all="ignore")
-def standardize(x, eps, out, scale):
-    """layer_norm by weights of 1."""
-    rows, columns = x.shape
-    mean, variance = np.empty((2, rows))
-    layer_norm(x, np.ones(columns, x.dtype), np.zeros(columns, x.dtype), eps, out, mean, variance)
-    scale[:] = 1 / np.sqrt(variance + eps)
-
-
-def standardize_grad(g, out, scale, dx):
-    """layer_norm_grads of rows that are normalised already."""
-    rows, columns = g.shape
-    ones, space = np.ones(columns, g.dtype), np.empty(16 * cut(rows, columns).parts * columns, np.uint8)
-    layer_norm_grads(g, out, np.zeros(rows), np.ones(rows), ones, 0.0, dx, *np.empty((2, columns)), space)
-    dx *= scale[:, None]

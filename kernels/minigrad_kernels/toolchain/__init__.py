@@ -53,7 +53,8 @@ def _implementation(family, function, kind):
     found = getattr(import_module(module), function, None) if find_spec(module) else None
     if found is None:
         short = family.rpartition(".")[2]
-        raise KindError(f"{short}.{function}: got {kind.__module__}.{kind.__qualname__}, wants numpy.ndarray")
+        wanted = "an array of a GPU" if kind is np.ndarray else "numpy.ndarray"
+        raise KindError(f"{short}.{function}: got {kind.__module__}.{kind.__qualname__}, wants {wanted}")
     return found
 
 
