@@ -5,14 +5,17 @@ import inspect
 from pathlib import Path
 
 import minigrad
-from minigrad import checkpoint, cuda, data, draw, models, nn, optim, parallel, profile, report, sheet, train
+from minigrad import autograd, checkpoint, cuda, data, draw, models, nn, optim, parallel, profile, report, sheet, train
 from minigrad.optim import lr_scheduler
+from minigrad.utils import data as samples
 
 MODULES = {  # title: (module, what it is for)
     "nn": (nn, "Layers, containers, losses as modules."),
     "optim": (optim, "Optimisers, and gradients held within bounds."),
     "optim.lr_scheduler": (lr_scheduler, "Learning rates that change."),
     "data": (data, "Data sets, loaders, transforms."),
+    "utils.data": (samples, "Data sets of samples and their loader, as in PyTorch."),
+    "autograd": (autograd, "Gradients of one's own."),
     "train": (train, "The training loop, its history and callbacks."),
     "models": (models, "Networks by name."),
     "parallel": (parallel, "Training on many: communicators, data parallel, pipelines."),
