@@ -120,7 +120,6 @@ else:
         assert found == {file.parent.name for file in Path(minigrad_kernels.__file__).parent.glob("*/cuda*.py")}
         assert found == RUNGS.keys() | {"optimizer"}
 
-    @pytest.mark.deep
     def test_all_of_it_in_a_process_of_the_simulator():
         pytest.importorskip("numba_cuda")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", __file__]
