@@ -39,7 +39,7 @@ BOTH = [  # cases that run on either rung, and plain in float64
     *bias.rows(PARTS),
     augment.row((2, 3, 4, 4), 3),
     augment.cut((2, 3, 4, 4), 3, 1, False),
-    *(elementwise.row(f"relu{end}", SIZE, arrays=count) for end, count in (("", 1), ("_grad", 2))),
+    *(elementwise.row(f"relu{end}", SIZE) for end in ("", "_grad")),
     *(elementwise.leaky(f"leaky_relu{end}", SIZE, 0.1) for end in ("", "_grad")),
     elementwise.row("erf", SIZE),
     elementwise.dropout(SIZE, 0.5),
