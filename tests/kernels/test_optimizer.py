@@ -237,8 +237,6 @@ def test_refuses_before_any_work():
         optimizer.sgd([np.ones(3)], [np.ones(3)], None, np.zeros(6))
     with pytest.raises(ShapeError, match=r"squared_norms: workspace has shape \(14,\), wants 15"):
         optimizer.squared_norms([LOCKED], np.empty(1), np.empty(14, np.uint8))
-    with pytest.raises(ShapeError, match=r"clip_factor: factor has shape \(2,\)"):
-        optimizer.clip_factor(np.ones(1), 1.0, np.empty(()), np.empty(2))
     optimizer.sgd([], [], None, hyper(SGD))  # no parameters are no work
     optimizer.scale([], 2.0)
     optimizer.squared_norms([], np.empty(0), np.empty(0, np.uint8))

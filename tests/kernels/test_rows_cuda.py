@@ -18,7 +18,6 @@ from minigrad_kernels.norm import reference
 from minigrad_kernels.pool2d import cuda as pool_cuda
 from minigrad_kernels.pool2d.cuda_vector import by
 from minigrad_kernels.softmax import cuda as softmax_cuda
-from minigrad_kernels.toolchain.cuda import memory
 
 from .cases import elementwise as of_elements
 from .cases import norm as of_columns
@@ -48,7 +47,7 @@ def fresh(*shape):
 
 WIDTHS = (5, 12), (5, 40), (5, 4101)  # teams of 16 and 32 lanes, and of a block
 SPECIAL = [
-    *(of_elements.row(name, (1026,), arrays=1 + name.endswith("grad")) for name in ("relu", "relu_grad", "erf")),
+    *(of_elements.row(name, (1026,)) for name in ("relu", "relu_grad", "erf")),
     *(of_elements.leaky(name, (1026,), 0.3) for name in ("leaky_relu", "leaky_relu_grad")),
     of_elements.dropout((1026,), 0.3),
     *(of_columns.statistics(shape) for shape in ((80, 12), (80, 5))),  # on the rungs vector and plain
@@ -207,22 +206,7 @@ def test_of_several_launches_the_smallest_row_stays():
     assert seen == [(30, 11), (20, -7), (20, -7)]
 
 
-# ---- tables, choice and refusals -------------------------------------------------------------------------------------
-
-
-def test_tables_go_to_the_device_once(monkeypatch):
-    """By content; the oldest go where there are too many."""
-    sent, like = [], interpreter.empty(1)
-    monkeypatch.setattr(memory, "_kept", type(memory._kept)())
-    monkeypatch.setattr(memory, "upload", lambda table, like: sent.append(table) or interpreter.array(table))
-    first, others = memory.kept(np.arange(3), like), (np.arange(3, dtype=np.int32), np.arange(3)[:, None])
-    for other in others:
-        copy = memory.kept(other, like)
-        assert copy.dtype == other.dtype and np.array_equal(copy, other)
-    for number in range(memory.KEPT):
-        memory.kept(np.array([number, 7]), like)
-        assert memory.kept(np.arange(3), like) is first
-    assert len(memory._kept) == memory.KEPT and len(sent) == 3 + memory.KEPT
+# ---- choice and refusals ---------------------------------------------------------------------------------------------
 
 
 def fits(family, *arrays):

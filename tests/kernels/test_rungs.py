@@ -289,12 +289,10 @@ N, T = (0, 1), (1, 0)
 LINES = {  # what a small CNN multiplies: (shape and order of a, of b), kernels of float32, and on tensor cores
     "large layer": ((4096, 512), N, (512, 1024), N, "buffered_128x128_kn", "asynchronous_{}_kn"),
     "large layer, Linear": ((4096, 512), N, (512, 1024), T, "buffered_128x128_kk", "asynchronous_{}_kk"),
-    "large layer, odd": ((4095, 511), N, (511, 1023), N, "register_128x128", "tensor_{}"),
     "1x1 convolution": ((8192, 64), N, (64, 64), N, "register_64x64", "asynchronous_{}_kn"),
     "its weight gradient": ((64, 8192), T, (8192, 64), N, "register_64x64 add", "asynchronous_{}_mn add_{}"),
     "three channels in": ((8192, 3), N, (3, 64), N, "register_64x64", "tensor_{}"),
     "head": ((128, 512), N, (512, 10), T, "register_64x64 add", "asynchronous_{}_kk"),
-    "head, weight gradient": ((10, 64), T, (64, 512), N, "register_64x64", "tensor_{}"),
 }
 LAYERS = {  # what small CNNs have: (x, w, settings) -> rungs forward, of the input gradient, of the weight gradient
     "keras 1": ((64, 1, 28, 28), (32, 1, 3, 3), {}, "register plain register*"),
@@ -302,7 +300,6 @@ LAYERS = {  # what small CNNs have: (x, w, settings) -> rungs forward, of the in
     "resnet 3": ((128, 16, 32, 32), (32, 16, 3, 3), TWO, "narrow narrow narrow*"),
     "deep": ((1, 64, 8, 8), (64, 64, 3, 3), SAME, "vector* vector* vector"),
     "bottleneck": ((64, 64, 16, 16), (64, 64, 1, 1), {}, "product product product*"),
-    "bottleneck to few": ((64, 64, 8, 8), (8, 64, 1, 1), {}, "product product narrow*"),
     "depthwise": ((64, 32, 16, 16), (32, 1, 3, 3), dict(groups=32, **SAME), "plain plain plain*"),
     "one image made": ((64, 16, 32, 32), (1, 16, 3, 3), SAME, "plain register register*"),
     "odd": ((64, 33, 8, 8), (65, 33, 3, 3), SAME, "register register* register*"),

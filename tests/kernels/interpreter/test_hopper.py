@@ -66,9 +66,6 @@ COPIES = {
         WHOLE.replace(WAIT, "@%p3 bra PAST;\n" + WAIT + "PAST: mov.u32 %r50, 0;\n"), "ld.shared", "bulk wait",
         "whose mbarrier it has not waited for",
     ),
-    "too many bytes": (
-        WHOLE.replace(str(SIZE), str(SIZE + 16)), "try_wait", "mbarrier wait", "lacks 0 arrivals and 16 bytes",
-    ),
     "no mbarrier": (ALONE.replace(MAKE, ""), "expect_tx", "mbarrier", "nobody made one with mbarrier.init"),
     "a place outside": (
         ALONE.replace(COPY, "add.u32 %r31, %r31, 1152;\n" + COPY), "cp.async", "out of bounds", f"writes {SIZE} bytes",
@@ -176,16 +173,9 @@ PRODUCTS = {
     "no fence of the registers": (
         whole(product()).replace(BEGIN, ""), "wgmma.mma", "wgmma fence", "follows no wgmma.fence",
     ),
-    "an operand outside": (
-        whole("add.u64 %rd43, %rd43, 600;\n" + product()), "wgmma.mma", "out of bounds", "of shared memory",
-    ),
     "a wait of which nobody heard": (
         whole(product() + DONE.format(0) + ONE), "st.shared.u32 [%r31+4]", "wgmma wait",
         "which a product may still read",
-    ),
-    "descriptors that differ": (
-        whole("and.b32 %r41, %r30, 1; cvt.u64.u32 %rd44, %r41; add.u64 %rd42, %rd42, %rd44;\n" + product()),
-        "wgmma.mma", "divergent warp", "has descriptors that differ within the warp",
     ),
 }  # fmt: skip
 

@@ -190,7 +190,6 @@ REFUSED = [
     ({"arguments": (ONE, 1 << 31, 1.0)}, ShapeError, "scale: n is 2147483648, which does not fit i32"),
     ({"arguments": (ONE.astype("f8"), 1, 1.0)}, KindError, "scale: x has type float64, wants elements of 4 bytes"),
     ({"block": (17,)}, ShapeError, "has 17 threads, the kernel is compiled for at most 16"),
-    ({"grid": (0,)}, ShapeError, "grid is .0,., wants sizes from 1"),
     ({"shared": 300000}, ShapeError, "shared is 300000"),
 ]
 
