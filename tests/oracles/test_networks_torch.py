@@ -14,7 +14,7 @@ from minigrad import nn, optim
 from tests.oracles.beside_torch import close, numbers, torch
 from tests.oracles.networks import NETWORKS
 
-for kind in "attention blocks generative images learning metrics sequences training".split():
+for kind in "attention blocks generative images learning metrics sequences".split():
     importlib.import_module(f"tests.oracles.networks.{kind}")  # each fills NETWORKS
 
 

@@ -77,46 +77,6 @@ def mobilenet(torch, nn, F):
     return nn.Sequential(InvertedResidual(4, 4, 1, 3), InvertedResidual(4, 6, 2, 2)), step
 
 
-@network(evenly(2, 1, 12, 12), classes(2, 2, 12, 12))
-def unet(torch, nn, F):
-    def double_conv(in_ch, out_ch):
-        first = nn.Conv2d(in_ch, out_ch, 3, padding=1), nn.BatchNorm2d(out_ch), nn.ReLU(inplace=True)
-        return nn.Sequential(*first, nn.Conv2d(out_ch, out_ch, 3, padding=1), nn.ReLU(inplace=True))
-
-    class Up(nn.Module):
-        def __init__(self, in_ch, out_ch, up):
-            super().__init__()
-            self.up, self.conv = up, double_conv(in_ch, out_ch)
-
-        def forward(self, x1, x2):
-            x1 = self.up(x1)
-            diffY = x2.size()[2] - x1.size()[2]
-            diffX = x2.size()[3] - x1.size()[3]
-            x1 = F.pad(x1, [diffX // 2, diffX - diffX // 2, diffY // 2, diffY - diffY // 2])
-            return self.conv(torch.cat([x2, x1], dim=1))
-
-    class UNet(nn.Module):
-        def __init__(self, n_classes=2):
-            super().__init__()
-            self.inc, self.down1, self.down2 = double_conv(1, 4), double_conv(4, 6), double_conv(6, 6)
-            self.pool = nn.MaxPool2d(2)
-            self.up1 = Up(12, 8, nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True))
-            self.up2 = Up(8, 4, nn.ConvTranspose2d(8, 4, kernel_size=2, stride=2))
-            self.outc = nn.Conv2d(4, n_classes, 1)
-
-        def forward(self, x):
-            x1 = self.inc(x)
-            x2 = self.down1(self.pool(x1))
-            x3 = self.down2(self.pool(x2))
-            return self.outc(self.up2(self.up1(x3, x2), x1))
-
-    def step(model, x, masks_true):
-        masks_pred = model(x)
-        return F.cross_entropy(masks_pred, masks_true), masks_pred
-
-    return UNet(), step
-
-
 @network(normal(1, 4, 6, 5), normal(1, 4, 6, 5), evenly(1, 3, 6, 5))
 def style_transfer(torch, nn, F):
     def gram_matrix(input):

@@ -10,21 +10,6 @@ def grad(torch):
     return torch.autograd.grad if hasattr(torch, "autograd") else torch.grad
 
 
-@network(evenly(4, 1, 6, 6), normal(4, 3), optimizer="Adam", lr=1e-3)
-def variational_autoencoder(torch, nn, F):
-    encoder, decoder = nn.Linear(36, 6), nn.Sequential(nn.Linear(3, 20), nn.ReLU(), nn.Linear(20, 36), nn.Sigmoid())
-
-    def step(model, data, eps):  # eps = torch.randn_like(std)
-        mu, logvar = model["encoder"](data.view(-1, 36)).chunk(2, dim=1)
-        std = torch.exp(0.5 * logvar)
-        recon_x = model["decoder"](mu + eps * std)
-        BCE = F.binary_cross_entropy(recon_x, data.view(-1, 36).detach(), reduction="sum")
-        KLD = -0.5 * torch.sum(1 + logvar - mu.pow(2) - logvar.exp())
-        return BCE + KLD, recon_x, mu, logvar
-
-    return nn.ModuleDict({"encoder": encoder, "decoder": decoder}), step
-
-
 @network(normal(3, 7, 1, 1), normal(3, 3, 8, 8), optimizer="Adam", lr=2e-4, betas=(0.5, 0.999), eps=1e-3)
 def dcgan(torch, nn, F):
     def weights_init(m):

@@ -2,29 +2,7 @@
 
 from collections import OrderedDict
 
-from . import classes, evenly, network, normal
-
-
-@network(evenly(2, 1, 28, 28), classes(10, 2))
-def lenet5(torch, nn, F):
-    model = nn.Sequential(
-        nn.Conv2d(in_channels=1, out_channels=6, kernel_size=5, stride=1, padding=2),
-        nn.Tanh(),
-        nn.AvgPool2d(kernel_size=2),
-        nn.Conv2d(in_channels=6, out_channels=16, kernel_size=5, stride=1),
-        nn.Tanh(),
-        nn.MaxPool2d(kernel_size=2, stride=2),
-        nn.Flatten(),
-        nn.Linear(in_features=400, out_features=10),
-    )
-    criterion = nn.CrossEntropyLoss()
-
-    def step(model, images, labels):
-        logits = model(images)
-        _, predicted = torch.max(F.softmax(logits, dim=1).detach(), 1)
-        return criterion(logits, labels), logits, (predicted == labels).float().mean()
-
-    return model, step
+from . import classes, network, normal
 
 
 @network(normal(2, 3, 8, 8), classes(5, 2))

@@ -3,48 +3,6 @@
 from . import classes, network, normal
 
 
-@network(normal(3, 5, 4), classes(2, 3))
-def recurrent(torch, nn, F):
-    model = nn.ModuleDict({"i2h": nn.Linear(10, 6), "i2o": nn.Sequential(nn.Linear(10, 2), nn.LogSoftmax(dim=1))})
-
-    def step(model, line, category):
-        hidden = torch.zeros(line.size(0), 6)
-        for i in range(line.size(1)):
-            combined = torch.cat((line[:, i], hidden), 1)
-            output, hidden = model["i2o"](combined), torch.tanh(model["i2h"](combined))
-        return nn.NLLLoss()(output, category), output, hidden
-
-    return model, step
-
-
-@network(normal(5, 2, 3), normal(2, 2), optimizer="Adagrad", lr=1e-2, eps=1e-6)
-def lstm(torch, nn, F):
-    class LSTMCell(nn.Module):
-        def __init__(self, input_size, hidden_size, bias=True):
-            super().__init__()
-            self.x2h = nn.Linear(input_size, 4 * hidden_size, bias=bias)
-            self.h2h = nn.Linear(hidden_size, 4 * hidden_size, bias=bias)
-
-        def forward(self, x, hidden):
-            hx, cx = hidden
-            gates = self.x2h(x) + self.h2h(hx)
-            ingate, forgetgate, cellgate, outgate = gates.chunk(4, 1)
-            ingate, forgetgate = torch.sigmoid(ingate), F.sigmoid(forgetgate + 1)
-            cy = torch.mul(cx, forgetgate) + torch.mul(ingate, torch.tanh(cellgate))
-            return torch.mul(outgate.sigmoid(), torch.tanh(cy)), cy
-
-    def step(model, x, y):
-        h0 = torch.zeros(x.size(1), 4, dtype=x.dtype).to(x.device)
-        c0, outs = torch.zeros_like(h0).requires_grad_(), []
-        for seq in range(x.size(0)):
-            h0, c0 = model["lstm"](x[seq, :, :], (h0, c0))
-            outs.append(h0)
-        outs = torch.stack(outs, dim=0)
-        return F.mse_loss(model["fc"](outs[-1].squeeze()), y), outs
-
-    return nn.ModuleDict({"lstm": LSTMCell(3, 4), "fc": nn.Linear(4, 2)}), step
-
-
 @network(classes(11, 6), classes(11, 6), classes(11, 6, 4))
 def word2vec(torch, nn, F):
     """Skip-grams with negative samples."""
