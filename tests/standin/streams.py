@@ -31,6 +31,9 @@ class Device:
     def synchronize(self):
         current().wait("Device.synchronize", device=self.id)
 
+    def __eq__(self, other):
+        return isinstance(other, Device) and self.id == other.id
+
     compute_capability = property(lambda self: current().capability)
     pci_bus_id = property(lambda self: f"0000:{self.id:02X}:00.0")
 
@@ -45,6 +48,9 @@ class Stream:
             current().streams[self.ptr] = self.device_id
             if non_blocking:
                 current().order.independent.add((self.device_id, self.ptr))
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and self.ptr == other.ptr
 
     def __enter__(self):
         self._before.append(get_current_stream())

@@ -44,7 +44,7 @@ def test_arrays_work_on_their_own_device_alone(cupy, a):
     with cupy.cuda.Device(1):
         cupy.cuda.Device(0).synchronize()
         there = cupy.asarray(a)
-        assert (there + 1).device.id == 1
+        assert (there + 1).device == cupy.cuda.Device(1)
         for use in (
             lambda: a + 1, lambda: a.sum(), lambda: a[a > 1], lambda: there + a, lambda: a.fill(0), lambda: a.copy(),
             lambda: there.__setitem__(0, a[0]), lambda: cupy.matmul(a, there.T), lambda: cupy.stack([there, a]),
