@@ -1,6 +1,7 @@
 """Batches of a data set, shuffled, augmented and prepared ahead, the same bits on every run."""
 
 import contextvars
+import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
@@ -188,18 +189,24 @@ class Loader:
 def prefetched(items, ahead):
     """Yield what the iterator yields, none of it None, computed in a thread, `ahead` items before they are asked for.
 
+    Errors  RuntimeError in a process that was forked meanwhile, which has no such thread
+
     An exception of the iterator is raised in the consumer, after the items before it, with its own traceback.
     The thread ends with the last item, or when this generator is closed: by its end, by an exception, or
     because the consumer drops it.
     """
-    pool = ThreadPoolExecutor(1, PREFETCH)
+    pool, process = ThreadPoolExecutor(1, PREFETCH), os.getpid()
     run = contextvars.copy_context().run  # settings such as numpy.errstate hold in the thread too
     waiting = deque(pool.submit(run, next, items, None) for _ in range(ahead))
     try:
         while (item := waiting.popleft().result()) is not None:
             waiting.append(pool.submit(run, next, items, None))
             yield item
+            if os.getpid() != process:
+                lost = "Loader: the prefetch thread is gone (a forked process has none)"
+                raise StateError(f"{lost}; use prefetch=0, or iterate anew in the child")
     finally:
         # The collector may run this in the very thread that ends here, which cannot wait for itself.
         own = threading.current_thread().name.startswith(PREFETCH)
-        pool.shutdown(wait=not own, cancel_futures=True)
+        if os.getpid() == process:
+            pool.shutdown(wait=not own, cancel_futures=True)
