@@ -15,7 +15,6 @@ from .core.check import one_of
 
 __all__ = ["MODELS", "Architecture", "architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp"]
 __all__ += ["mnist_net", "resnet18"]
-__all__ += ["resnet18"]
 
 
 def digits_cnn(shape=(1, 8, 8), classes=10):
