@@ -6,9 +6,9 @@ A Function states its gradient for all arguments at once. A new op is shorter as
 import functools
 import inspect
 
-from minigrad_kernels.errors import KindError
+from minigrad_kernels.errors import KindError, StateError
 
-from .core.modes import enable_grad, no_grad
+from .core.modes import enable_grad, no_grad, recording
 from .core.primitive import primitive
 from .core.tape import backward as _backward
 from .core.tape import grad
@@ -37,27 +37,36 @@ class Context:
     needs_input_grad    for each argument of forward: whether it is a Tensor that requires a gradient
     """
 
-    def __init__(self, arguments):
-        self.saved_tensors = ()
+    def __init__(self, name, arguments):
+        self._name, self._are_tensors = name, [isinstance(one, Tensor) for one in arguments]
+        self._shapes = [one.shape for one in arguments if isinstance(one, Tensor)]
         self.needs_input_grad = tuple(isinstance(one, Tensor) and one.requires_grad for one in arguments)
-        self._are_tensors, self._found = [isinstance(one, Tensor) for one in arguments], (None, None)
+        self._saved, self._asked, self._given = (), (), []
 
     def save_for_backward(self, *tensors):
         """Keep Tensors, or None, for backward."""
-        self.saved_tensors = tensors
+        self._saved = [(tensor, None if tensor is None else tensor.version[0]) for tensor in tensors]
+
+    @property
+    def saved_tensors(self):
+        if any(tensor is not None and tensor.version[0] != number for tensor, number in self._saved):
+            raise StateError(f"{self._name}: a saved Tensor was changed after forward; call backward before")
+        return tuple(tensor for tensor, _ in self._saved)
 
     def _gradient(self, backward, index, incoming):
-        """The gradient of the Tensor number `index` among the arguments; backward is asked once for all of them."""
-        if self._found[0] is not incoming[0]:
+        """The gradient of the Tensor number `index` among the arguments; a pass asks backward once for all of them."""
+        asked = *incoming, recording.get()
+        if len(asked) != len(self._asked) or any(a is not b for a, b in zip(asked, self._asked, strict=True)):
             given = backward(self, *incoming)
             given = given if isinstance(given, tuple) else (given,)
             if len(given) < len(self._are_tensors):
                 wanted = f"wanted one for each of the {len(self._are_tensors)} arguments of forward"
-                raise KindError(f"{self.name}: backward returned {len(given)} gradients, {wanted}")
+                raise KindError(f"{self._name}: backward returned {len(given)} gradients, {wanted}")
             tensors = [one for one, is_tensor in zip(given, self._are_tensors, strict=False) if is_tensor]
-            self._found = incoming[0], tensors
-        gradient = self._found[1][index]
-        return incoming[0].new_zeros(()).expand(self.shapes[index]) if gradient is None else gradient
+            self._asked, self._given = asked, tensors
+        gradient = self._given[index]
+        # A copy, as backward may give one Tensor twice, or a saved one.
+        return incoming[0].new_zeros(self._shapes[index]) if gradient is None else gradient.clone()
 
 
 class Function:
@@ -86,18 +95,16 @@ class Function:
     @classmethod
     def apply(cls, *arguments):
         """forward of these arguments, recorded with backward as its gradient."""
-        context, apart = Context(arguments), hasattr(cls, "setup_context")
-        context.name, tensors = cls.__name__, tuple(one for one in arguments if isinstance(one, Tensor))
-        context.shapes = [tensor.shape for tensor in tensors]
+        context, apart = Context(cls.__name__, arguments), hasattr(cls, "setup_context")
         with no_grad():
             results = cls.forward(*arguments) if apart else cls.forward(context, *arguments)
             if apart:
                 cls.setup_context(context, arguments, results)
         several = tensors_of(cls.__name__, results if isinstance(results, tuple) else (results,))
-        applied = _applied(len(several))
-        arrays = tuple(result.array for result in several)
-        made = applied(*tensors, call=functools.partial(context._gradient, cls.backward), results=arrays)
-        return made if isinstance(results, tuple) else made
+        call, arrays = functools.partial(context._gradient, cls.backward), tuple(result.array for result in several)
+        tensors = [one for one in arguments if isinstance(one, Tensor)]
+        made = _applied(len(several))(*tensors, call=call, results=arrays)
+        return (made,) if isinstance(results, tuple) and len(several) == 1 else made
 
     @staticmethod
     def forward(context, *arguments):

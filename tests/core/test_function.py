@@ -53,3 +53,34 @@ def test_a_gradient_too_few_is_refused():
     x = Tensor([1.0], requires_grad=True)
     with pytest.raises(TypeError, match="Wrong: backward returned 1 gradients, wanted one for each of the 3 arguments"):
         wrong.apply(x, 2.0, x)[0].backward()
+
+
+class Doubled(Function):
+    """One Tensor is the gradient of both arguments."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x)
+        return (x + y,)
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        both = g * x
+        return both, both
+
+
+def test_passes_over_one_graph_are_apart():
+    """Gradients of several passes by one g add up, for each argument in memory of its own; one that is to be
+    differentiated is asked for anew; and a saved Tensor that was changed is refused."""
+    x, y, g = Tensor([3.0], requires_grad=True), Tensor([1.0], requires_grad=True), minigrad.ones(1)
+    (out,) = Doubled.apply(x, y)
+    for _ in range(3):
+        out.backward(g, retain_graph=True)
+    assert x.grad.tolist() == y.grad.tolist() == [9]
+    (slope,) = minigrad.grad(out, y, g, create_graph=True)
+    assert minigrad.grad(slope, x)[0].tolist() == [1]
+    with minigrad.no_grad():
+        x += 1
+    with pytest.raises(RuntimeError, match="Doubled: a saved Tensor was changed after forward"):
+        out.backward(g)
