@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from . import cuda
 from .device.places import DeviceName
 
-__all__ = ["accelerator", "cuda", "cudnn", "mps"]
+__all__ = ["accelerator", "cudnn", "mps"]
 
 cudnn = SimpleNamespace(benchmark=False, deterministic=True, enabled=False, is_available=lambda: False)
 mps = SimpleNamespace(is_available=lambda: False, is_built=lambda: False)

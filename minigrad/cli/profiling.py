@@ -1,7 +1,6 @@
 """minigrad profile"""
 
 import itertools
-from pathlib import Path
 
 from .. import draw, parallel
 from ..checkpoint import versions
@@ -20,11 +19,11 @@ def run_profile(options):
     """Train for some steps, print where time and memory went, and write it down as a trace and as pictures."""
     count = options.steps
     settings, note = Settings.of(options)
-    run = Run(options.out, f"profile-{Path(settings.model).stem}")
+    run = Run(options.out, f"profile-{settings.names[0]}")
     run.check_new()
     settings.set_threads(options.threads)
     training = Training(settings, *settings.datasets(), parallel.init("local"))
-    said = f"{settings.title}, {settings.device}: steps of {settings.batch_size} images"
+    said = f"{' on '.join(settings.names)}, {settings.device}: steps of {settings.batch_size} images"
     print(*filter(None, (note, said)), sep="\n")
     trainer = Trainer(training.model, training.optimizer)
     batches = itertools.chain.from_iterable(itertools.repeat(training.loader))

@@ -65,22 +65,21 @@ def existing(text):
     return str(Path(text).resolve())
 
 
-def _named(text, known, wanted):
-    """A name that is known, or the whole path of what is there."""
-    file = text.rpartition(":")[0] or text
+def _named(text, file, known, wanted):
+    """A name that is known, or the whole path of what is there; file: the part of the text that is one."""
     if text in known:
         return text
-    if not Path(file).exists():
+    if not file or not Path(file).exists():
         raise argparse.ArgumentTypeError(f"got {text}, want one of {', '.join(known)}, or {wanted}")
     return str(Path(file).resolve()) + text[len(file) :]
 
 
 def data_named(text):
-    return _named(text, BY_DATA, "a folder with a subfolder of pictures for each class")
+    return _named(text, text, BY_DATA, "a folder with a subfolder of pictures for each class")
 
 
 def model_named(text):
-    return _named(text, models.MODELS, "FILE.py:FUNCTION")
+    return _named(text, text.rpartition(":")[0], models.MODELS, "FILE.py:FUNCTION")
 
 
 def _setting(help, default=MISSING, **how):
@@ -159,9 +158,9 @@ class Settings:
         return cls(**usual | given), note
 
     @property
-    def title(self):
-        """The network and the data in words, without folders."""
-        return f"{Path(self.model).stem} on {Path(self.data).name}"
+    def names(self):
+        """Those of the network and of the data, without folders."""
+        return Path(self.model).stem, Path(self.data).name
 
     def here(self, options):
         """These settings with what options say of this machine: the folder of the data, device and precision."""

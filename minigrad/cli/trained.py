@@ -25,7 +25,7 @@ def run_evaluate(options):
     settings, model = _trained(options)
     _, test = settings.datasets(download=False)
     loss, accuracy = evaluate(model, settings.test_loader(test), precision=settings.precision)
-    print(f"checkpoint {options.checkpoint} of {options.run}: {settings.title}")
+    print(f"checkpoint {options.checkpoint} of {options.run}: {' on '.join(settings.names)}")
     print(f"test loss {loss:.4f}\ntest accuracy {100 * accuracy:.2f} %")
     return 0
 
@@ -36,14 +36,14 @@ def run_predict(options):
     settings, model = _trained(options)
     pixels, notes = prepared(picture, settings.data, settings.shape)
     print(f"picture: {options.image}; {'; '.join(notes) or 'not changed'}")
-    seen = Run(options.run).folder / "seen.png"
-    save_pixels(pixels, seen)
-    print(f"the network saw {seen}")
     network = _OfPixels(model, settings).eval()
     with no_grad(), computing(settings.precision):
         shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
     for share, name in sorted(zip(shares, settings.classes, strict=True), reverse=True)[:3]:
         print(f"{name:>10}  {100 * share:5.1f} %")
+    seen = Run(options.run).folder / "seen.png"
+    save_pixels(pixels, seen)
+    print(f"the network saw {seen}")
     return 0
 
 
@@ -116,7 +116,7 @@ def write_report(run, settings):
     if len(history) < settings.epochs:
         at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
         found["state"] = f"Interrupted in {at}; minigrad train --resume {run.argument} goes on."
-    title, shown = settings.title, (history, model, settings.shape, settings.classes)
+    title, shown = " on ".join(settings.names), (history, model, settings.shape, settings.classes)
     Report(title, *shown, **found).save(run.folder / "report.html")
     return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
 

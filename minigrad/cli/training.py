@@ -85,7 +85,7 @@ def _plan(options, ranks):
     if options.tensorboard:
         TensorBoard(options.out)  # refused where its package is absent
     settings, said = Settings.of(options, ranks)
-    run, number = Run(options.resume or options.out, "-".join(reversed(settings.title.split(" on ")))), None
+    run, number = Run(options.resume or options.out, "-".join(reversed(settings.names))), None
     continues = options.continue_ or os.environ.get("MINIGRAD_ATTEMPT", "0") != "0"  # started again by a launcher
     if options.resume or continues and checkpoint.exists(run.folder / "last"):
         run, kept = Run.of(run.folder)

@@ -84,7 +84,8 @@ def folder(path, size=32, seed=0):
     from PIL import Image
 
     path, size = Path(path), integer_of("folder", "size", size, 1)
-    classes = sorted(entry.name for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    entries = path.iterdir() if path.is_dir() else ()
+    classes = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     if len(classes) < 2:
         raise DataError(f"folder: {path} has {len(classes)} subfolders, wanted one for each of at least two classes")
     pictures, labels = [], []

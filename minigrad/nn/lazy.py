@@ -22,7 +22,7 @@ class _Lazy(Module):
 
     def forward(self, input):
         args, kwargs = self.options
-        made = self.becomes(input.shape[self.axis], *args, **kwargs).to(input.device).train(self.training)
+        made = self.becomes(input.shape[self.axis], *args, **kwargs).to(input).train(self.training)
         del self.options
         self.__class__ = self.becomes
         self.__dict__.update(made.__dict__ | {"_hooks": self._hooks})

@@ -185,7 +185,7 @@ class DataLoader:
     num_workers             threads that make batches ahead; with 0 they are made when they are asked for
     collate_fn              makes a batch of a list of samples; default default_collate
     generator               of the order; default that of minigrad.manual_seed
-    pin_memory, persistent_workers, pin_memory_device, multiprocessing_context  PyTorch's, without effect
+    pin_memory, persistent_workers, pin_memory_device, multiprocessing_context, timeout  PyTorch's, without effect
     """
 
     def __init__(

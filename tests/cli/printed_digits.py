@@ -29,7 +29,7 @@ def right(run, folder):
             with contextlib.redirect_stdout(said := io.StringIO()):
                 assert main(["predict", str(run), str(Path(folder) / "digit.png")]) == 0
             found.setdefault(font, "")
-            best = said.getvalue().splitlines()[2].split()[0]
+            best = said.getvalue().splitlines()[1].split()[0]
             found[font] += digit if best == digit else ""
     return found
 

@@ -57,7 +57,7 @@ def test_predict_reads_pictures_and_says_what_was_done(reader, capsys, kind):
         drawn = {"as it is": image, "inverted": 1 - image, "colour": colour, "transparent": ink}[kind]
         imsave("image.png", drawn, cmap="gray", vmin=0, vmax=1)
         assert main(["predict", str(reader), "image.png"]) == 0
-        first, seen, likeliest, *rest = lines_of(capsys)
+        first, likeliest, *rest, seen = lines_of(capsys)
         assert re.search(NOTES[kind], first) and seen.endswith("seen.png")
         assert re.fullmatch(r" +\d +\d+\.\d %", likeliest) and len(rest) == 2
         right += likeliest.split()[0] == str(number)

@@ -38,7 +38,7 @@ def test_a_folder_of_pictures_and_a_network_in_a_file(name, tmp_path, monkeypatc
     assert "model: " in capsys.readouterr().out
     monkeypatch.chdir("pictures")  # the folder and the file are found from anywhere
     assert main(["predict", "../run", "blue/3.jpg"]) == 0
-    assert capsys.readouterr().out.splitlines()[2].split()[0] == "blue"
+    assert capsys.readouterr().out.splitlines()[1].split()[0] == "blue"
     with Image.open("../run/seen.png") as seen:
         assert seen.size == (224, 224)
     for wrong in (["--data", "nowhere"], ["--model", "absent.py:make"], ["--data", "digits", "--size", "8"]):

@@ -37,5 +37,7 @@ def test_what_is_no_folder_of_pictures_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"b holds no pictures"):
         folder(tmp_path)
     (tmp_path / "b" / "notes.txt").write_text("hello")
+    with pytest.raises(DataError, match=r"notes.txt has 0 subfolders"):
+        folder(tmp_path / "b" / "notes.txt")
     with pytest.raises(DataError, match=r"notes.txt cannot be read as a picture"):
         folder(tmp_path)

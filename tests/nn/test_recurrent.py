@@ -29,7 +29,8 @@ def test_a_lazy_layer_becomes_what_the_first_batch_asks_for():
     network, seen = nn.Sequential(*layers), []
     assert not list(network.parameters())
     network[3].register_forward_hook(lambda layer, inputs, out: seen.append(out.shape))
-    network.eval()(minigrad.randn(2, 1, 6, 6))
+    network.eval()(minigrad.randn(2, 1, 6, 6, dtype="float64"))
+    assert network.float()[0].weight.dtype == minigrad.float32  # it was that of the batch
     assert [type(layer) for layer in network] == [nn.Conv2d, nn.BatchNorm2d, nn.Flatten, nn.Linear, nn.BatchNorm1d]
     assert network[3].weight.shape == (5, 64) and network[3].bias is None and not network[1].training
     network(minigrad.randn(3, 1, 6, 6))

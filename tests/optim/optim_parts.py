@@ -15,7 +15,8 @@ RULES = {
     "RMSprop": lambda params: optim.RMSprop(params, momentum=0.5, centered=True),
     "Adagrad": lambda params: optim.Adagrad(params, lr=0.5, lr_decay=0.01, initial_accumulator_value=0.1),
 }
-EVERY = RULES | {"Muon": lambda params: optim.Muon(params[:2], lr=0.05)}  # which takes the filter and the matrix
+EVERY = RULES | {"Adadelta": optim.Adadelta}
+EVERY |= {"Muon": lambda params: optim.Muon(params[:2], lr=0.05)}  # which takes the filter and the matrix
 every_rule = pytest.mark.parametrize("make", EVERY.values(), ids=EVERY)
 
 

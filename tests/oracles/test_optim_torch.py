@@ -51,6 +51,7 @@ OPTIONS = {
     "Adam": [*ADAM, dict(decoupled_weight_decay=True, **ADAM[3])],
     "AdamW": ADAM,
     "RMSprop": [{}, dict(alpha=0.5, centered=True), dict(momentum=0.9, eps=1e-3, centered=True, **COMMON)],
+    "Adadelta": [{}, dict(rho=0.5, eps=1e-3, **COMMON)],
     "Adagrad": [{}, dict(lr_decay=0.3, **COMMON), dict(initial_accumulator_value=0.1, eps=1e-3)],
 }
 RULES = [pytest.param(name, options, id=f"{name} {options}") for name, all_ in OPTIONS.items() for options in all_]
