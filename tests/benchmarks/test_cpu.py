@@ -71,6 +71,17 @@ def test_a_contender_that_skips_work_is_noticed_and_a_precision_that_costs_accur
 
 
 @pytest.mark.deep
+def test_the_starts_of_a_step_are_measured(capsys, monkeypatch):
+    import launches
+
+    monkeypatch.setattr(launches, "NETWORKS", {"lenet": (1, 28, 28)})
+    monkeypatch.setattr(launches, "ROUNDS", 1)
+    monkeypatch.setattr(sys, "argv", ["launches.py"])
+    launches.main()
+    assert {"conv2d_register_forward", "matmul_add", "optimizer_update_f32"} <= {*capsys.readouterr().out.split()}
+
+
+@pytest.mark.deep
 def test_quick_mode_runs_all_parts():
     pytest.importorskip("torch")
     before = cpu.RESULTS.read_bytes()

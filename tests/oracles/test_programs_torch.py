@@ -8,6 +8,7 @@ Both get the same random numbers: weights when an optimiser is made, data from N
 import contextlib
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -88,7 +89,12 @@ def run(name, library):
 
 @pytest.mark.filterwarnings("ignore")  # PyTorch tells that some of them are old
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(name):
+def test_program(name, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where programs keep their files
+    compare(name)
+
+
+def compare(name):
     np.testing.assert_allclose(run(name, minigrad), run(name, torch), rtol=2e-4, atol=1e-5)
 
 
@@ -96,7 +102,7 @@ def main():
     wants = {}
     for name in PROGRAMS:
         try:
-            test_program(name)
+            compare(name)
         except Exception as error:
             wants[name] = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
         print(f"{name:24} {wants.get(name, 'as it is')}", flush=True)
