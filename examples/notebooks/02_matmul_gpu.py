@@ -317,13 +317,15 @@ PEAK = 60e12  # float32 operations in a second: assumed, not measured
 def measured():
     """(size, flop/s by rung, byte/s, where from) of the first results file of a GPU that has them."""
     for file in sorted(Path("../../tests/benchmarks/results").glob("*.json")):
-        part = json.loads(file.read_text()).get("parts", {}).get("kernels", {})
-        rows = [row for row in part.get("products", []) if row["layout"] == "NN" and row["m"] == row["n"] == row["k"]]
+        parts = json.loads(file.read_text()).get("parts", {})
+        products, memory = (parts.get(name, {}) for name in ("products", "kernels"))
+        rows = [row for row in products.get("rows", []) if (row["kind"], row["layout"]) == ("float32", "NN")]
+        rows = [row for row in rows if row["m"] == row["n"] == row["k"]]
         sizes = [row["m"] for row in rows if row["rung"] == RUNGS[0]]  # the slowest rung has the fewest
-        copies = [1e9 * row["gb_per_s"] for row in part.get("memory_bound", []) if row["kernel"] == "copy"]
+        copies = [1e9 * row["gb_per_s"] for row in memory.get("memory_bound", []) if row["kernel"] == "copy"]
         if sizes and copies:
             speeds = {row["rung"]: 1e12 * row["tflops"] for row in rows if row["m"] == max(sizes)}
-            return max(sizes), speeds, copies[0], f"measured on {part['machine']['gpu']}, read from {file.name}"
+            return max(sizes), speeds, copies[0], f"measured on {products['machine']['gpu']}, read from {file.name}"
     return 2048, {}, 3e12, "no results file of a GPU: each rung at its bound, nothing measured, bandwidth assumed"
 
 
