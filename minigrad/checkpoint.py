@@ -40,7 +40,7 @@ __all__ = [
     "numbers", "path_of", "reason", "save", "versions", "weights_hash", "write_atomic",
 ]  # fmt: skip
 
-FORMAT, VERSION = "minigrad checkpoint", "2"
+FORMAT, VERSION = "minigrad checkpoint", "3"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
 MARK = "__tensor__"
@@ -129,11 +129,10 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
 
 def _chosen(folder, number):
     """(path, content) of the checkpoint of a number, or of the newest that is whole, as bytes."""
-    if number is None:
-        number, damage = find(folder)
-        if damage:
-            warnings.warn(damage, CheckpointWarning, stacklevel=3)
-    return str(path_of(folder, number)).encode(), _read(folder, number)
+    number, content, damage = _newest(folder) if number is None else (number, _read(folder, number), None)
+    if damage:
+        warnings.warn(damage, CheckpointWarning, stacklevel=3)
+    return str(path_of(folder, number)).encode(), content
 
 
 def _chosen_by_rank_0(world, folder, number):
@@ -187,11 +186,16 @@ def find(folder):
 
     Errors  CheckpointError if there is none
     """
+    number, _, damage = _newest(folder)
+    return number, damage
+
+
+def _newest(folder):
+    """(number, content, what is wrong with the one after it) of the newest whole checkpoint."""
     damage = []
     for number in reversed(numbers(folder)):
         try:
-            _read(folder, number)
-            return number, f"{damage[0]}; going on from the one before" if damage else None
+            return number, _read(folder, number), f"{damage[0]}; going on from the one before" if damage else None
         except CheckpointError as error:
             damage.append(error)
     if damage:
