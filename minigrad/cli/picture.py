@@ -5,24 +5,10 @@ from PIL import Image, ImageOps
 
 from .settings import UsageError
 
-__all__ = ["prepared", "read_picture", "save_pixels"]
+__all__ = ["prepared", "save_pixels"]
 
 INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
 MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
-
-
-def read_picture(path):
-    """The picture, grey or colour, on white where it is transparent. Errors: UsageError if Pillow cannot read it"""
-    try:
-        with Image.open(path) as picture:
-            grey = picture.mode[0] in "1LI"
-            if picture.mode[0] == "I":  # 16 bits
-                picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
-            picture = picture.convert("RGBA")
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # SyntaxError: a broken chunk
-        raise UsageError(f"{path} cannot be read as a picture: {error}") from error
-    white = Image.new("RGBA", picture.size, "white")
-    return Image.alpha_composite(white, picture).convert("L" if grey else "RGB")
 
 
 def prepared(picture, data, shape):

@@ -10,11 +10,12 @@ from .. import Tensor, checkpoint, export_onnx, models, nn, ops
 from ..core.errors import MinigradError
 from ..core.modes import no_grad
 from ..data import Loader
+from ..data.formats import read_picture
 from ..profile import measure_step
 from ..report import Report
 from ..train import Histograms, History, evaluate, predict
 from ..train.precision import computing
-from .picture import prepared, read_picture, save_pixels
+from .picture import prepared, save_pixels
 from .run import CONFIG, RESULT, Run
 
 __all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]

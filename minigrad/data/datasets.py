@@ -6,7 +6,7 @@ import numpy as np
 
 from ..core.check import integer_of, one_of
 from .dataset import Dataset, statistics
-from .formats import DataError, read_cifar10, read_idx
+from .formats import DataError, read_cifar10, read_idx, read_picture
 from .sources import CIFAR10, MNIST, find, obtain
 
 __all__ = ["available", "cifar10", "digits", "folder", "mnist"]
@@ -75,8 +75,8 @@ def folder(path, size=32, seed=0):
     """The pictures in a folder, as (train, test): a subfolder for each class, whose name it has.
 
     Every file that Pillow reads is a picture, in subfolders of subfolders too; files whose names begin with a dot are
-    passed over. All are resized to size x size. They have three colours, or one if all are grey. 80 of 100, drawn by
-    the seed, are in train; mean and std are those of train.
+    passed over. Transparent ones lie on white. All are resized to size x size. They have three colours, or one if all
+    are grey. 80 of 100, drawn by the seed, are in train; mean and std are those of train.
 
     Shapes  images (N, 1 or 3, size, size)
     Errors  DataError for less than two classes, a class without pictures, and a file that is none, by name
@@ -94,12 +94,7 @@ def folder(path, size=32, seed=0):
         if not files:
             raise DataError(f"folder: {path / name} holds no pictures")
         for file in files:
-            try:
-                with Image.open(file) as picture:
-                    kind = "L" if picture.mode in ("1", "L") else "RGB"
-                    pictures.append(picture.convert(kind).resize((size, size), Image.Resampling.BILINEAR))
-            except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-                raise DataError(f"folder: {file} cannot be read as a picture: {error}") from error
+            pictures.append(read_picture(file).resize((size, size), Image.Resampling.BILINEAR))
             labels.append(label)
     kind = "L" if all(picture.mode == "L" for picture in pictures) else "RGB"
     images = np.stack([np.atleast_3d(np.asarray(picture.convert(kind))) for picture in pictures]).transpose(0, 3, 1, 2)

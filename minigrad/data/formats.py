@@ -1,4 +1,4 @@
-"""Readers of the formats in which MNIST and CIFAR-10 are published: IDX, and the binary CIFAR-10 archive.
+"""Readers of IDX and of the binary CIFAR-10 archive, in which MNIST and CIFAR-10 are published, and of pictures.
 
 Sizes are checked before memory is asked for, nothing is extracted to disk, and whatever is wrong with a file ends as
 one DataError that names the file and the reason.
@@ -16,7 +16,7 @@ import numpy as np
 
 from minigrad_kernels.errors import MinigradError
 
-__all__ = ["DataError", "read_cifar10", "read_idx"]
+__all__ = ["DataError", "read_cifar10", "read_idx", "read_picture"]
 
 MAX_BYTES = 1 << 28  # of an array; MNIST needs 47 million, a member of CIFAR-10 31 million
 
@@ -107,3 +107,22 @@ def _take(file, count):
     if len(taken) < count:
         raise ValueError(f"is truncated: {count - len(taken)} of the next {count} bytes are missing")
     return taken
+
+
+# ---- pictures --------------------------------------------------------------------------------------------------------
+
+
+def read_picture(path):
+    """The picture, grey or colour, on white where it is transparent. Errors: DataError if Pillow cannot read it"""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            grey = picture.mode[0] in "1LI"
+            if picture.mode[0] == "I":  # 16 bits
+                picture = Image.fromarray((np.asarray(picture) >> 8).astype(np.uint8))
+            picture = picture.convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # SyntaxError: a broken chunk
+        raise DataError(f"{path} cannot be read as a picture: {error}") from error
+    white = Image.new("RGBA", picture.size, "white")
+    return Image.alpha_composite(white, picture).convert("L" if grey else "RGB")

@@ -26,7 +26,10 @@ def test_pictures_become_images_of_one_size(tmp_path):
     again = folder(tmp_path / "grey", 8, seed=1)[0]
     assert (again.images == train.images).all()
     pictures(tmp_path / "colour", ["a", "b"], "RGB")
-    assert folder(tmp_path / "colour", 4)[0].images.shape[1:] == (3, 4, 4)
+    Image.new("RGBA", (5, 5), (9, 9, 9, 0)).save(tmp_path / "colour" / "b" / "clear.png")
+    colour = folder(tmp_path / "colour", 4)
+    assert colour[0].images.shape[1:] == (3, 4, 4)
+    assert sum((part.images == 255).all((1, 2, 3)).sum() for part in colour) == 1  # on white, as predict has it
 
 
 def test_what_is_no_folder_of_pictures_is_refused(tmp_path):
