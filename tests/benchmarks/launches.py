@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 
@@ -82,11 +83,14 @@ def main():
         from minigrad_kernels.toolchain.cuda import launch
 
         stream = SimpleNamespace(ptr=0)
-        launch.get_current_stream, launch.runtime.getDevice = lambda: stream, lambda: 0
-        launch.driver.launchKernel = lambda *given: None
-        for start in {(start[0].name, len(start[3])): start for start in starts}.values():
-            found[start[0].name] = round(microseconds(*start), 1)
-            print(f"{start[0].name:50} {found[start[0].name]:5.1f} us, {len(start[3])} arguments", flush=True)
+        with (
+            patch.object(launch, "get_current_stream", lambda: stream),
+            patch.object(launch.runtime, "getDevice", lambda: 0),
+            patch.object(launch.driver, "launchKernel", lambda *given: None),
+        ):
+            for start in {(start[0].name, len(start[3])): start for start in starts}.values():
+                found[start[0].name] = round(microseconds(*start), 1)
+                print(f"{start[0].name:50} {found[start[0].name]:5.1f} us, {len(start[3])} arguments", flush=True)
     if write:
         FILE.write_text(json.dumps(versions() | {"microseconds": found}, indent=1) + "\n", encoding="utf-8")
 
