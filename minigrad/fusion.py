@@ -31,6 +31,8 @@ import contextvars
 import weakref
 from typing import NamedTuple
 
+import numpy as np
+
 from . import device
 from .core.interceptors import Interceptor, interceptors, ordered, proceed, stack
 from .core.modes import recording
@@ -160,7 +162,7 @@ class Fusion(Interceptor):
 
 def wanted():
     """Whether a Module that is called should open a Fusion: none is open, and nobody wants each op by itself."""
-    return not any(one.eager or isinstance(one, Fusion) for one in interceptors())
+    return not [one for one in interceptors() if one.eager or one.__class__ is Fusion]
 
 
 @contextlib.contextmanager
@@ -178,8 +180,8 @@ def apart():
 def later(call):
     """A Tensor that waits for what this Call gives; None where its arguments lie on several devices."""
     tensors = [value for value in call.values if isinstance(value, Tensor)]
-    arrays = [tensor.array for tensor in tensors]  # which computes those that waited
-    if len({*map(device.device_of, arrays)}) > 1:
+    arrays = [tensor._data for tensor in tensors]  # which computes those that waited
+    if {*map(type, arrays)} != {np.ndarray} and len({*map(device.device_of, arrays)}) > 1:
         return None
     return Waiting(call, arrays[0], call.recorded and any([tensor._requires_grad for tensor in tensors]))
 
@@ -193,7 +195,7 @@ def call_of(tensor):
 def _extended(primitive, values):
     """The result of a primitive one of whose arguments waits for it; None where there is none such."""
     for position, value in enumerate(values):
-        call = call_of(value)
+        call = call_of(value) if value.__class__ is Waiting else None
         rule = call and EXTENSIONS[primitive].get(call.primitive)
         found = rule and rule(call.values, *values[:position], *values[position + 1 :])
         if found:

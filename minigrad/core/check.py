@@ -124,6 +124,8 @@ def each(op, name, value, count, least):
     values = value if isinstance(value, tuple | list) else _repeated(value, count)
     if len(values) != count:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer or {count} of them")
+    if type(values) is tuple and all([type(one) is int and one >= least for one in values]):  # as nearly always
+        return values
     checked = tuple([integer_of(op, name, one, least) for one in values])
     return values if checked == values else checked  # the very same: kernels find their plan by it
 

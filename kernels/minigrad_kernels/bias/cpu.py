@@ -172,7 +172,7 @@ def sums_of_columns(form, x, samples, workspace, centres, g=None, out=None, mask
 def _add_up(form, g, out, dx, result, workspace):
     if g.size:
         sums, _ = sums_of_columns(form, g, 1, workspace, g[:1], g, out, dx)
-        result[:] = np.add.reduce(sums[0])
+        result[:] = sums[0, 0] if sums.shape[1] == 1 else np.add.reduce(sums[0])
     else:
         result.fill(0)
 
