@@ -124,6 +124,7 @@ def test_arrays_of_any_strides():
 @compiled
 def test_ptx_names_the_kernel_its_lines_and_nothing_of_the_machine(fresh):
     text = fresh().ptx()
+    assert ".version 7.8" in text, "every driver of CUDA 12 reads it"
     assert ".target sm_75" in text and ".visible .entry interpreter_scale_test_0" in text and text.count(".loc") >= 4
     assert "NumbaEnv" not in text and text.count(".param .") == 3
     all_kernels()

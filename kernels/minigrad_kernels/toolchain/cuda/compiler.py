@@ -35,6 +35,9 @@ from .intrinsics import UNROLL
 __all__ = ["INSTALL", "Binary", "NoCompilerError", "compiler_versions", "link", "missing", "to_ptx"]
 
 INSTALL = "pip install 'minigrad-engine[compile]' (no GPU needed), or [cuda13] or [cuda12] where there is one"
+# Of the language of PTX: what the drivers and linkers of all of CUDA 12 read, and enough for sm_75 to sm_90. libnvvm
+# writes its own version whatever the instructions need.
+PTX_VERSION = "7.8"
 FRONT_END = (7, 5)  # an architecture for Numba, whose IR does not depend on it
 _compiling = threading.RLock()  # Numba's front end and libnvvm are no places for two threads
 
@@ -141,9 +144,11 @@ def to_ptx(name, function, types, bounds, architecture):
         unit.add_module(llvm_replace(rename(str(module), entry, name)).encode())
     unit.lazy_add_module(LibDevice().get())
     try:
-        return _text(unit.compile())
+        text = _text(unit.compile())
     except nvvmError as error:
         raise StateError(f"{name}: libnvvm refuses it for {architecture}: {unit.get_log()}") from error
+    old = architecture[-1].isdigit() and int(architecture.removeprefix("sm_")) <= 90
+    return re.sub(r"^\.version .*$", f".version {PTX_VERSION}", text, count=1, flags=re.MULTILINE) if old else text
 
 
 def _text(data):
