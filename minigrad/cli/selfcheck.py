@@ -24,15 +24,13 @@ CHECKS = {  # name: (an op of some arguments, their shapes)
 STEPS = "training steps, also from a graph"
 
 
-def _drawn(shape, there):
-    return Tensor(np.random.default_rng(len(shape)).standard_normal(shape, np.float32)).to(there)
-
-
 def _op(there, function, *shapes):
     """The result of an op, and its gradients."""
-    inputs = [_drawn(shape, there).requires_grad_() for shape in shapes]
+    rng = np.random.default_rng(0)
+    drawn = lambda shape: Tensor(rng.standard_normal(shape, np.float32)).to(there)
+    inputs = [drawn(shape).requires_grad_() for shape in shapes]
     out = function(*inputs)
-    out.backward(_drawn(out.shape, there))
+    out.backward(drawn(out.shape))
     return [out.detach(), *(x.grad for x in inputs)]
 
 
@@ -41,8 +39,9 @@ def _steps(there):
     manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)).to(there)
     trainer = Trainer(model, optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
+    images = np.random.default_rng(0).standard_normal((4, 1, 8, 8), np.float32)
     for _ in range(5):
-        trainer.update((_drawn((4, 1, 8, 8), "cpu"), Tensor(np.array([3, 0, 7, 7]))))
+        trainer.update((Tensor(images), Tensor(np.array([3, 0, 7, 7]))))
     return [Tensor(trainer.history.running.loss), *(parameter.detach() for parameter in model.parameters())]
 
 
