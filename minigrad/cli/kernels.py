@@ -54,11 +54,9 @@ def run_kernels(options):
 
 def _rows_of(names, architectures):
     """The rows of kernels in turn. The compiler takes one thread at a time, so others work in processes."""
-    work, workers = partial(_rows, architectures), min(threads(), len(names))
-    if workers == 1:
-        return itertools.chain.from_iterable(map(work, names))
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), all_kernels)
-    return itertools.chain.from_iterable(pool.map(work, names))
+    workers, process = min(threads(), len(names)), multiprocessing.get_context("spawn")
+    each = map if workers == 1 else ProcessPoolExecutor(workers, process, all_kernels).map
+    return itertools.chain.from_iterable(each(partial(_rows, architectures), names))
 
 
 def _rows(architectures, name):

@@ -5,12 +5,10 @@ import time
 
 import numpy as np
 
-from .. import Tensor, checkpoint, export_onnx, models, nn, ops
-from ..core.modes import no_grad
+from .. import Tensor, checkpoint, data, export_onnx, models, nn
 from ..data.formats import read_picture
 from ..report import Report
 from ..train import Histograms, History, evaluate, predict
-from ..train.precision import computing
 from .picture import prepared, save_pixels
 from .profiling import profiled
 from .run import CONFIG, RESULT, Run
@@ -34,9 +32,8 @@ def run_predict(options):
     settings, model = _trained(options)
     pixels, notes = prepared(picture, settings.data, settings.shape)
     print(f"picture: {options.image}; {'; '.join(notes) or 'not changed'}")
-    network = _OfPixels(model, settings).eval()
-    with no_grad(), computing(settings.precision):
-        shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
+    image = data.Dataset(pixels, np.zeros(1, np.int64), settings.classes)
+    (shares,), _ = predict(model, settings.test_loader(image), precision=settings.precision)
     for share, name in sorted(zip(shares, settings.classes, strict=True), reverse=True)[:3]:
         print(f"{name:>10}  {100 * share:5.1f} %")
     seen = Run(options.run).folder / "seen.png"
