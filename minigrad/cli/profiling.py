@@ -33,7 +33,7 @@ def run_profile(options):
         print(profile.table(by), end="\n\n")
     totals, (sizes, seconds) = profile.totals(), profile.peak()
     each = 1e3 * (totals["wall"] - totals["profiling"]) / options.steps
-    print(f"time: {each:.3f} ms a step; milliseconds in all (device: of a GPU; overlap: of both):")
+    print(f"time: {each:.3f} ms a step; milliseconds in all (device: of a GPU):")
     print(*(f"  {name:<12}{1e3 * value:>12.3f}" for name, value in totals.items()), sep="\n")
     print(f"memory: at most {in_bytes(sum(sizes.values()))}, {1e3 * seconds:.3f} ms after the begin")
     print(*(f"  {name:<12}{in_bytes(size):>12}" for name, size in sizes.items()), sep="\n")
