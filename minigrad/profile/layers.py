@@ -22,7 +22,7 @@ class Layers:
 
     def __init__(self, model=None):
         self.names = weakref.WeakKeyDictionary()  # {Module: layer}
-        self.types, self.parameters = {}, {}  # {layer: name of the class}, {layer: bytes of its own parameters}
+        self.types = {}  # {layer: name of the class}
         self._tensors, self._owners = weakref.WeakValueDictionary(), {}  # by the id of a Tensor: itself, its layer
         if model is not None:
             self.of(model, OUTSIDE)
@@ -34,10 +34,8 @@ class Layers:
             new = [(path, part) for path, part in module.named_modules() if part not in self.names]
             for path, part in new:
                 name = ".".join(filter(None, [*before, path])) or type(module).__name__
-                parameters = list(part.parameters(recurse=False))
                 self.names[part], self.types[name] = name, type(part).__name__
-                self.parameters[name] = sum(parameter.array.nbytes for parameter in parameters)
-                self.own([*parameters, *part.buffers(recurse=False)], name)
+                self.own([*part.parameters(recurse=False), *part.buffers(recurse=False)], name)
         return self.names[module]
 
     def own(self, tensors, layer):

@@ -79,7 +79,6 @@ class Row:
     type                of a layer, the name of its class
     operations          of a layer, the names of those that ran for it before backward
     forward, backward   seconds of `self`, of a layer, before and during backward
-    parameters          bytes of a layer's own parameters
     """
 
     name: str
@@ -95,7 +94,6 @@ class Row:
     device: float = 0.0
     bytes: int = 0
     memory: int = 0
-    parameters: int = 0
 
 
 KINDS = {"op": OPERATIONS, "layer": (*OPERATIONS, "module"), "kernel": ("kernel",)}
@@ -104,8 +102,8 @@ KINDS = {"op": OPERATIONS, "layer": (*OPERATIONS, "module"), "kernel": ("kernel"
 def rows(spans, layers, whole, by):
     """The Rows of a table: layers in their order, others by their time; shares are of `whole` seconds."""
     layered, found = one_of("table", "by", by, KINDS) == "layer", {}
-    for name, kind in layers.types.items() if layered else ():
-        found[name] = Row(name, kind, parameters=layers.parameters[name])
+    if layered:
+        found = {name: Row(name, kind) for name, kind in layers.types.items()}
     for span in spans:
         if span.kind not in KINDS[by]:
             continue

@@ -175,10 +175,10 @@ def _cost(report):
     device = any(row.device for row in found)
     longest = max((row.self for row in found), default=0) or 1
     rows = [["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"]]
-    rows[0] += [*["GPU, ms"] * device, "results, KiB", "kept, KiB", "parameters, KiB"]
+    rows[0] += [*["GPU, ms"] * device, "results, KiB", "kept, KiB"]
     for row in found:
         times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), _percent(row.share)]
-        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory, row.parameters))
+        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory))
         rows.append([row.name, row.type, *times, *[_ms(row.device)] * device, *sizes])
     text = f"One training step. It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
     text += "Where layers ran as one, the first has the time of all. Results include gradients; what is kept waits for "

@@ -113,7 +113,6 @@ def test_the_page_says_what_the_files_and_the_network_say(capsys):
     assert 50 < sum(figure(row["share"]) for row in costs) <= 100.1
     first = next(row for row in costs if row["layer"].startswith("0"))
     assert figure(first["forward, ms"]) > 0 and figure(first["backward, ms"]) > 0
-    assert figure(first["parameters, KiB"]) == pytest.approx(160 * 4 / 1024, abs=0.05)
 
     assert page.figures["command"] == f"minigrad {' '.join(CONVOLUTION)} --epochs 2 --out '{run}'"
     assert page.figures["weights"] == result["weights"]

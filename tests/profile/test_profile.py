@@ -50,9 +50,7 @@ def test_operations_have_their_fused_names_and_belong_to_their_layers(lenet):
     named = {name: row for name, row in found.items() if not name.startswith("(")}
     assert list(named) == [path or "Sequential" for path in parts] and all(row.calls == 1 for row in named.values())
     for path, module in parts.items():
-        row = named[path or "Sequential"]
-        assert row.type == type(module).__name__
-        assert row.parameters == sum(p.array.nbytes for p in module._parameters.values())
+        assert named[path or "Sequential"].type == type(module).__name__
     assert found["3"].operations == (FUSED,) and found["3"].forward > 0 and found["3"].backward > 0
     assert found.keys() - named.keys() == {"(cross_entropy)", "(walk over the tape)", "(Adam.step)"}
 
