@@ -40,6 +40,8 @@ def learning_curve(history, axes=None, quantity="loss"):
             marker = "o" if len(values) <= 30 else None
             axes.plot(history["epoch"], values, style, marker=marker, markersize=3, label=name, color=color)
     axes.set(xlabel="epoch", ylabel=LABELS[quantity])
+    if len(history) == 1:
+        axes.set_xlim(history[0]["epoch"] - 0.5, history[0]["epoch"] + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     axes.grid(alpha=0.3)
     # Above the frame, where no curve can pass.
