@@ -29,9 +29,12 @@ def main(argv=None):
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name, threads = "minigrad", toolchain.threads()
     try:
-        options = parser().parse_args(argv)
+        top = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+            import_module("argcomplete").autocomplete(top)
+        options = top.parse_args(argv)
         if options.command is None:
-            parser().print_help(sys.stderr)
+            top.print_help(sys.stderr)
             return 2
         name, options.argv = f"minigrad {options.command}", sys.argv[1:] if argv is None else argv
         module = import_module(f".{options.module}", __name__)  # not before, so that --help is quick

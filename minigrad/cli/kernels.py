@@ -1,6 +1,7 @@
 """minigrad kernels and minigrad interpret"""
 
 import contextlib
+import difflib
 import itertools
 import multiprocessing
 import platform
@@ -53,11 +54,9 @@ def run_kernels(options):
 
 def _rows_of(names, architectures):
     """The rows of kernels in turn. The compiler takes one thread at a time, so others work in processes."""
-    work, workers = partial(_rows, architectures), min(threads(), len(names))
-    if workers == 1:
-        return itertools.chain.from_iterable(map(work, names))
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), all_kernels)
-    return itertools.chain.from_iterable(pool.map(work, names))
+    workers, process = min(threads(), len(names)), multiprocessing.get_context("spawn")
+    each = map if workers == 1 else ProcessPoolExecutor(workers, process, all_kernels).map
+    return itertools.chain.from_iterable(each(partial(_rows, architectures), names))
 
 
 def _rows(architectures, name):
@@ -94,12 +93,10 @@ def _manifest(names, options):
         MANIFEST.write_text("\n".join([made_by, COLUMNS, *now, ""]), encoding="utf-8", newline="\n")
         print(f"{len(names)} kernels: {MANIFEST}")
         return 0
-    before = {line for line in before if not options.names or line.partition(",")[0] in names}
-    different = sorted((line.partition(",")[0], line in now, line) for line in before ^ {*now})
-    for _, new, line in different:
-        print("+" if new else "-", line)
-    hint = "; minigrad kernels --write renews it" if different else ""
-    print(f"{len(now)} kernels, {len({name for name, *_ in different})} differ from the manifest{hint}")
+    before = [line for line in before if not options.names or line.partition(",")[0] in names]
+    different = [line for line in difflib.ndiff(before, now) if line[0] in "-+"]
+    count = len({line[2:].partition(",")[0] for line in different})
+    print(*different, f"{len(now)} kernels, {count} differ from the manifest, which --write renews", sep="\n")
     return 1 if different else 0
 
 

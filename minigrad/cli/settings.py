@@ -16,9 +16,7 @@ from ..train import PRECISIONS
 
 __all__ = ["Settings", "UsageError", "count", "natural", "not_negative", "options", "positive"]
 
-OPTIMIZERS = {
-    kind.__name__.lower(): kind for kind in (optim.Adam, optim.AdamW, optim.SGD, optim.RMSprop, optim.Adagrad)
-}
+OPTIMIZERS = {name.lower(): getattr(optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")}
 SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updates
     "none": lambda optimizer, lr, updates: None,
     "cosine": lambda optimizer, lr, updates: lr_scheduler.CosineAnnealingLR(optimizer, updates),
@@ -92,16 +90,13 @@ class Settings:
     """All that decides the result of a run, and where its data are."""
 
     data: str = _setting(
-        f"{', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class; default mnist where it is on disk, else "
-        "digits",
+        f"{', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class; default mnist if on disk, else digits",
         type=data_named,
         metavar="NAME",
     )
     data_dir: str | None = _setting("the folder with the files of the data set", None, type=existing, metavar="FOLDER")
     model: str = _setting(f"{', '.join(models.MODELS)}, or FILE.py:FUNCTION", type=model_named, metavar="NAME")
-    size: int | None = _setting(
-        "height and width to which pictures of a folder are resized; default 32", None, type=count
-    )
+    size: int | None = _setting("height and width of the pictures of a folder; default 32", None, type=count)
     epochs: int = _setting("passes over the training images", type=count)
     batch_size: int = _setting("images in a batch", type=count)
     lr: float = _setting("the highest learning rate", RATES["adam"], type=positive)
@@ -216,7 +211,13 @@ class Settings:
         extra = {"momentum": 0.9, "nesterov": True} if self.optimizer == "sgd" else {}
         return OPTIMIZERS[self.optimizer](model.parameters(), lr=self.lr, weight_decay=self.weight_decay, **extra)
 
+    def train_loader(self, train, **options):
+        """Shuffled batches of the training images; options as those of a Loader."""
+        options |= {"transform": self.transform(self.augment), "device": self.device}
+        return data.Loader(train, self.batch_size, True, self.seed, **options)
+
     def test_loader(self, test):
+        """Batches of the test images."""
         return data.Loader(test, min(256, len(test)), transform=self.transform(), device=self.device)
 
 

@@ -1,21 +1,16 @@
 """What is done with a trained network: minigrad evaluate, predict, export and report."""
 
 import json
-import shlex
 import time
 
 import numpy as np
 
-from .. import Tensor, checkpoint, export_onnx, models, nn, ops
-from ..core.errors import MinigradError
-from ..core.modes import no_grad
-from ..data import Loader
+from .. import Tensor, checkpoint, data, export_onnx, models, nn
 from ..data.formats import read_picture
-from ..profile import measure_step
 from ..report import Report
 from ..train import Histograms, History, evaluate, predict
-from ..train.precision import computing
 from .picture import prepared, save_pixels
+from .profiling import profiled
 from .run import CONFIG, RESULT, Run
 
 __all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]
@@ -37,9 +32,8 @@ def run_predict(options):
     settings, model = _trained(options)
     pixels, notes = prepared(picture, settings.data, settings.shape)
     print(f"picture: {options.image}; {'; '.join(notes) or 'not changed'}")
-    network = _OfPixels(model, settings).eval()
-    with no_grad(), computing(settings.precision):
-        shares = ops.softmax(network(Tensor(pixels).to(settings.device)), 1).tolist()[0]
+    image = data.Dataset(pixels, np.zeros(1, np.int64), settings.classes)
+    (shares,), _ = predict(model, settings.test_loader(image), precision=settings.precision)
     for share, name in sorted(zip(shares, settings.classes, strict=True), reverse=True)[:3]:
         print(f"{name:>10}  {100 * share:5.1f} %")
     seen = Run(options.run).folder / "seen.png"
@@ -65,10 +59,11 @@ class _OfPixels(nn.Module):
     """A network behind what the loader does to its images: pixels scaled, and normalised where it wants that."""
 
     def __init__(self, model, settings):
-        self.model, scale, shift = model, np.full(1, 1 / 255), np.zeros(1)
+        mean, std = np.zeros(1), np.ones(1)
         if models.architecture(settings.model).normalised:
-            scale, shift = 1 / (255 * np.array(settings.std)), -np.array(settings.mean) / np.array(settings.std)
-        for name, numbers in (("scale", scale), ("shift", shift)):
+            mean, std = np.array(settings.mean), np.array(settings.std)
+        self.model = model
+        for name, numbers in (("scale", 1 / (255 * std)), ("shift", -mean / std)):
             values = Tensor(numbers.astype(np.float32).reshape(1, -1, 1, 1))
             self.register_buffer(name, values.to(settings.device))
 
@@ -86,9 +81,6 @@ def _trained(options):
     return settings, model
 
 
-# ---- the report ------------------------------------------------------------------------------------------------------
-
-
 def run_report(options):
     """Write report.html of a run folder again."""
     run, settings = Run.of(options.run)
@@ -103,16 +95,13 @@ def write_report(run, settings):
     model, history = settings.build_model(), History()
     histograms = Histograms(model)
     checkpoint.load(run.folder / "last", model, history=history, histograms=histograms)
-    found = {"records": histograms.records, "origin": _origin(run, model)}
-    found["figures"] = {"parameters": f"{sum(parameter.numel() for parameter in model.parameters()):,}"}
-    found["measured"] = f"One step on {settings.batch_size} images ({settings.device}, {settings.precision})."
-    try:
-        train, found["test"] = settings.datasets(download=False)
-        found["predictions"] = predict(model, settings.test_loader(found["test"]), precision=settings.precision)
-        if settings.device != "interpreter":  # whose times say nothing of a GPU
-            found["profile"] = _step(settings, train)
-    except MinigradError as error:
-        found["lacking"] = dict.fromkeys(["mistakes", "cost"], f"This could not be measured: {error}")
+    train, test = settings.datasets(download=False)
+    parts = run.read(CONFIG) | {"result": run.read(RESULT)}
+    origin = {name.capitalize(): part for name, part in parts.items() if part}
+    found = {"records": histograms.records, "origin": origin, "test": test}
+    found["predictions"] = predict(model, settings.test_loader(test), precision=settings.precision)
+    if settings.device != "interpreter":  # whose times say nothing of a GPU
+        found["profile"] = profiled(settings, train)
     found["state"] = f"Done: {settings.epochs} of {settings.epochs} epochs."
     if len(history) < settings.epochs:
         at = f"epoch {len(history) + 1} of {settings.epochs}, after update {history.steps:,}"
@@ -120,24 +109,3 @@ def write_report(run, settings):
     title, shown = " on ".join(settings.names), (history, model, settings.shape, settings.classes)
     Report(title, *shown, **found).save(run.folder / "report.html")
     return f"report: {run.folder / 'report.html'} ({time.perf_counter() - begin:.1f} s)"
-
-
-def _step(settings, train):
-    """The Profile of a step of a new network like the one trained, by this process alone."""
-    model, transform = settings.build_model(), settings.transform(settings.augment)
-    options = {"transform": transform, "prefetch": 0, "device": settings.device}
-    batch = next(iter(Loader(train, settings.batch_size, True, settings.seed, **options)))
-    with computing(settings.precision):
-        return measure_step(model, ops.cross_entropy, batch, settings.build_optimizer(model))
-
-
-def _origin(run, model):
-    """{heading: {name: text}} of all that it takes to do it again: what the files say, and the weights' hash."""
-    config, result = run.read(CONFIG), run.read(RESULT)
-    parts = {"Run": {"run folder": run.folder.resolve(), "weights, SHA-256": checkpoint.weights_hash(model)}}
-    for name, value in (config | {"command": shlex.join(config["command"]), "result": result}).items():
-        if isinstance(value, dict):
-            parts[name.capitalize()] = value
-        else:
-            parts["Run"][name] = value
-    return parts

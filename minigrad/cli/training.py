@@ -2,46 +2,77 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
 from dataclasses import asdict, replace
 
-from .. import checkpoint, cuda
+import numpy as np
+
+from .. import checkpoint, cuda, device, nn, parallel
+from ..amp import GradScaler
 from ..core.errors import MinigradError, StateError
+from ..device import manual_seed
 from ..draw import save_learning_curve
-from ..parallel import CommunicationError, ShardSampler, init
-from ..train import Interruption, Progress, TensorBoard
+from ..train import Callback, Histograms, History, Interruption, Progress, TensorBoard, fit
 from ..train.finite import NotFinite
-from .run import RESULT, Run, Saver, Training
-from .settings import Settings, UsageError, given_in
+from ..train.team import module_of
+from .run import RESULT, Run
+from .settings import SCHEDULES, Settings, UsageError, given_in
 from .trained import write_report
 
 __all__ = ["run_train"]
 
 
-class Refused(Exception):
-    """Some rank was refused something, rank 0 said what, and all ranks end in good order."""
-
-
 def run_train(options):
     """Train, keep everything in a run folder, and print the accuracy on the test images; on several ranks together."""
-    with init() as world, contextlib.redirect_stdout(open(os.devnull, "w") if world.rank else sys.stdout):
-        try:
-            return _train(options, world)
-        except Refused:
-            return 2
+    with parallel.init() as world, contextlib.redirect_stdout(open(os.devnull, "w") if world.rank else sys.stdout):
+        plan = {}
+        if world.rank == 0:  # which decides for all, and fetches data that are not on disk yet
+            try:
+                plan = _plan(options, world.size)
+            except MinigradError as error:  # all ranks end in good order
+                print(f"minigrad train: error: {error}", file=sys.stderr)
+        plan = json.loads(world.broadcast_bytes(json.dumps(plan).encode()))
+        return _train(options, world, **plan) if plan else 2
 
 
-def _train(options, world):
-    # Rank 0 decides for all, and fetches data that are not on disk yet.
-    plan = _together(world, lambda: None if world.rank else _plan(options, world.size))
-    plan = json.loads(world.broadcast_bytes(json.dumps(plan).encode()))
-    run, settings, number = Run(plan["folder"]), Settings(**plan["settings"]), plan["number"]
+def _plan(options, ranks):
+    """{folder, settings, number of the checkpoint from which it goes on, what to say first}."""
+    if options.tensorboard:
+        TensorBoard(options.out)  # refused where its package is absent
+    settings, said = Settings.of(options, ranks)
+    run, number = Run(options.resume or options.out, "-".join(reversed(settings.names))), None
+    continues = options.continue_ or os.environ.get("MINIGRAD_ATTEMPT", "0") != "0"  # started again by a launcher
+    if options.resume or continues and checkpoint.exists(run.folder / "last"):
+        run, kept = Run.of(run.folder)
+        given = given_in(options)
+        wrong = sorted(name for name in given.keys() - {"data_dir", "device"} if given[name] != getattr(kept, name))
+        if wrong := wrong or ["out"] * bool(options.resume and options.out):
+            named = ", ".join("--" + name.replace("_", "-") for name in wrong)
+            raise UsageError(f"{run.folder} holds a run with another {named}; leave that out or give another --out")
+        settings, (number, said) = kept.here(options), checkpoint.find(run.folder / "last")
+    elif not continues:
+        run.check_new()
+    device.place(settings.device)  # refused where there is none
+    parallel.ShardSampler(settings.shards, 0, ranks)
+    if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
+        raise UsageError("--sync-batch-norm wants as many ranks as shards")
+    if ranks > 1:
+        settings.datasets()
+    said = f"{said}\n" if said else ""
+    return {"folder": str(run.folder), "settings": asdict(settings), "number": number, "said": said}
+
+
+def _train(options, world, folder, settings, number, said):
+    run, settings = Run(folder), Settings(**settings)
     settings.set_threads(options.threads)
-    training = _together(world, lambda: _training(settings, world, run, number))
+    training = Training(run, settings, world, options.save_every)
     train, test, history = training.loader.dataset, training.test.dataset, training.history
-    print(f"{plan['said']}data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
+    if number is not None:
+        training.load(number)
+    print(f"{said}data: {settings.data}, {len(train)} training and {len(test)} test images ({train.source})")
     count = sum(parameter.numel() for parameter in training.model.parameters())
     print(f"model: {settings.model}, {count:,} parameters, {settings.precision}")
     if settings.shards > 1:
@@ -50,19 +81,15 @@ def _train(options, world):
     with Interruption() as interruption:
         if number is None and world.rank == 0:
             run.begin(settings.seeing(train), options.argv, train.source, world.size)
-        saver, callbacks = Saver(run, training, options.save_every), [interruption]
-        if world.rank == 0:
-            callbacks.append(Progress(len(train), settings.epochs))
-            if options.tensorboard:
-                callbacks.append(TensorBoard(run.folder / "tensorboard", training.optimizer))
+        callbacks = [interruption, Progress(len(train), settings.epochs)][: 1 if world.rank else 2]
+        if options.tensorboard and world.rank == 0:
+            callbacks.append(TensorBoard(run.folder / "tensorboard", training.optimizer))
         try:
             if number is None:
-                saver.save()
-            training.fit([saver, *callbacks])
-            if saver.step != history.steps:  # it was interrupted
-                saver.save()
+                training.save()
+            training.fit(callbacks)
         except (NotFinite, checkpoint.CheckpointError) as error:
-            safe = f"{run.folder / 'last'} holds step {saver.step}"
+            safe = f"{run.folder / 'last'} holds step {training.saved}"
             raise StateError(f"{error}; {safe}; minigrad train --resume {run.argument} goes on there") from error
         # The signal by which any rank was asked to end; 0 if none was.
         if stopped := max(message[0] for message in world.all_gather_bytes(bytes([interruption.requested]))):
@@ -80,56 +107,90 @@ def _train(options, world):
     return 0
 
 
-def _plan(options, ranks):
-    """{folder, settings, number of the checkpoint from which it goes on, what to say first}, by rank 0 for all."""
-    if options.tensorboard:
-        TensorBoard(options.out)  # refused where its package is absent
-    settings, said = Settings.of(options, ranks)
-    run, number = Run(options.resume or options.out, "-".join(reversed(settings.names))), None
-    continues = options.continue_ or os.environ.get("MINIGRAD_ATTEMPT", "0") != "0"  # started again by a launcher
-    if options.resume or continues and checkpoint.exists(run.folder / "last"):
-        run, kept = Run.of(run.folder)
-        given = given_in(options)
-        wrong = sorted(name for name in given.keys() - {"data_dir", "device"} if given[name] != getattr(kept, name))
-        if wrong := wrong or ["out"] * bool(options.resume and options.out):
-            named = ", ".join("--" + name.replace("_", "-") for name in wrong)
-            raise UsageError(f"{run.folder} holds a run with another {named}; leave that out or give another --out")
-        settings, (number, said) = kept.here(options), checkpoint.find(run.folder / "last")
-    elif not continues:
-        run.check_new()
-    ShardSampler(settings.shards, 0, ranks)
-    if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
-        raise UsageError("--sync-batch-norm wants as many ranks as shards")
-    if ranks > 1:  # once, before all of them read it
-        settings.datasets()
-    said = f"{said}\n" if said else ""
-    return {"folder": str(run.folder), "settings": asdict(settings), "number": number, "said": said}
+class Training(Callback):
+    """What trains by some settings, all of it new and all random numbers seeded, and keeps the folder of its run.
 
+    A checkpoint is written after each epoch and after every so many updates, by all ranks together. One whose weights
+    are not finite is not written: the older one is worth more.
 
-def _training(settings, world, run, number):
-    """The Training of this rank, from the checkpoint of this number if there is one."""
-    device = settings.device
-    if device == "cuda" and world.transport.local_size > 1:  # of several ranks on one host, each takes a GPU of its own
-        device = f"cuda:{world.transport.local_rank % max(cuda.device_count(), 1)}"
-        cuda.set_device(device)
-    training = Training(replace(settings, device=device), *settings.datasets(), world)
-    if number is not None:
-        training.load(run.folder / "last", number)
-    return training
+    world   of the ranks that train together
+    saved   the step of the newest checkpoint
+    parts   what a checkpoint holds, by name
+    """
 
+    def __init__(self, run, settings, world, every=None):
+        there = world.transport
+        if settings.device == "cuda" and there.local_size > 1:  # of several ranks on one host, each has its GPU
+            settings = replace(settings, device=f"cuda:{there.local_rank % max(cuda.device_count(), 1)}")
+            cuda.set_device(settings.device)
+        train, test = settings.datasets()
+        manual_seed(settings.seed)
+        self.run, self.settings, self.world, self.every, self.saved = run, settings.seeing(train), world, every, 0
+        settings, shards = self.settings, settings.shards
+        model, shared = settings.build_model(), shards > 1 or world.size > 1
+        if settings.sync_batch_norm:
+            model = parallel.SyncBatchNorm.convert(model, world)
+        # A shard of one image has no statistics for batch norm: a last batch with such shards is left out.
+        normed = any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules())
+        if normed and settings.batch_size < 2 * shards:
+            raise UsageError(f"--batch-size {settings.batch_size} leaves less than 2 images to each of {shards} shards")
+        drop_last = normed and len(train) % settings.batch_size < 2 * shards
+        model = parallel.DataParallel(model, world, shards=shards) if shared else model
+        loader = settings.train_loader(train, drop_last=drop_last, sampler=model.sampler if shared else None)
+        optimizer = settings.build_optimizer(model)
+        if shared and settings.zero:
+            optimizer = parallel.ShardedOptimizer(optimizer, model)
+        updates = settings.epochs * math.ceil(len(loader) / settings.accumulate)
+        schedule = SCHEDULES[settings.schedule](optimizer, settings.lr, updates)
+        scaler = GradScaler(enabled=settings.precision == "float16")
+        self.model, self.loader, self.optimizer, self.test = model, loader, optimizer, settings.test_loader(test)
+        self.history, self.histograms = History(), Histograms(model)
+        self.how = {"schedule": schedule, "scaler": scaler, "history": self.history}
+        self.parts = {"model": model, "optimizer": optimizer, "loader": loader, "histograms": self.histograms}
+        self.parts |= self.how
 
-def _together(world, work):
-    """What work() gives on this rank. Errors: Refused if it is refused on any; rank 0 then has said why."""
-    result, refusal = None, ""
-    try:
-        result = work()
-    except CommunicationError:
-        raise
-    except MinigradError as error:
-        refusal = f"{f'rank {world.rank}: ' * bool(world.rank)}{error}"
-    found = [message.decode() for message in world.all_gather_bytes(refusal.encode()) if message]
-    if found and world.rank == 0:
-        print(f"minigrad train: error: {found[0]}", file=sys.stderr)
-    if found:
-        raise Refused
-    return result
+    def fit(self, callbacks):
+        """Train to the end, or until a callback says stop; what was done is saved then."""
+        how = {name: getattr(self.settings, name) for name in ("accumulate", "clip", "precision", "eager")}
+        callbacks = [self.histograms, self, *callbacks]
+        fit(
+            self.model,
+            self.loader,
+            self.optimizer,
+            self.settings.epochs,
+            test=self.test,
+            callbacks=callbacks,
+            **how,
+            **self.how,
+        )
+        if self.saved != self.history.steps:
+            self.save()
+
+    def load(self, number):
+        """Take up a checkpoint of this number. Errors: CheckpointError as that of checkpoint.load"""
+        here = {"generator": device.generator(), "number": number, "world": self.world}
+        checkpoint.load(self.run.folder / "last", **self.parts, **here)
+        self.saved = self.history.steps
+
+    def save(self, name="last"):
+        """Write a checkpoint. Errors: CheckpointError if it cannot be; NotFinite for weights or losses that are not"""
+        self.history.running  # noqa: B018  waits for losses that are on their way, and refuses those that are not finite
+        for part, tensor in module_of(self.model).state_dict().items():
+            if not np.isfinite(device.host(tensor.array)).all():
+                raise NotFinite(f"{part} is not finite after step {self.history.steps}, so that is not saved")
+        keep = 2 if name == "last" else 1
+        checkpoint.save(self.run.folder / name, **self.parts, keep=keep, world=self.world)
+        self.saved = self.history.steps if name == "last" else self.saved
+
+    def on_step(self, history):
+        if self.every and history.steps % self.every == 0:
+            self.save()
+
+    def on_epoch(self, history):
+        if self.world.rank == 0:
+            self.run.write("history.jsonl", history.to_jsonl())
+        # The first of equals stays the best, so that a later epoch must earn its place. It comes before the last: a run
+        # that is killed between them does this epoch again.
+        if history[-1] is max(history.rows, key=lambda row: (row["test_accuracy"], -row["test_loss"])):
+            self.save("best")
+        self.save()

@@ -9,22 +9,12 @@ matplotlib is imported when something is drawn; pyplot and the settings of the u
 bars stand beside the Axes, so figures with several are best made with layout="constrained".
 """
 
-from .charts import confusion_matrix, histograms, learning_curve, memory, save_learning_curve, timeline
+from . import charts, images
+from .charts import *
 from .graph import Graph, graph
-from .images import feature_maps, filters, worst_mistakes
+from .images import *
 from .style import save
 
-__all__ = [
-    "Graph",
-    "confusion_matrix",
-    "feature_maps",
-    "filters",
-    "graph",
-    "histograms",
-    "learning_curve",
-    "memory",
-    "save",
-    "save_learning_curve",
-    "timeline",
-    "worst_mistakes",
-]
+__all__ = ["Graph", "graph", "save"]
+__all__ += charts.__all__
+__all__ += images.__all__

@@ -4,7 +4,6 @@ The SVG has no styles, scripts or identifiers, so that many fit into one page.
 """
 
 import math
-import unicodedata
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -37,15 +36,15 @@ class Graph:
 
     boxes           a Box for each operation and each Tensor at the beginning, inputs first
     edges           (index of the box that gives, index of the box that takes, name of the argument)
-    width, height   of the picture, in pixels
+    size            width and height of the picture, in pixels
     """
 
     def __init__(self, boxes, edges):
         self.boxes, self.edges = boxes, edges
         for box in boxes:
-            box.width = max(map(_width, (box.title, *box.lines))) + 2 * PADDING
+            box.width = LETTER * max(map(len, (box.title, *box.lines))) + 2 * PADDING
             box.height = LINE * (1 + len(box.lines)) + PADDING
-        self.routes, (self.width, self.height) = arrange(boxes, edges)
+        self.routes, self.size = arrange(boxes, edges)
 
     def save(self, path):
         """Write the picture to a file whose name ends in .svg; returns the path. Errors: ValueError for another."""
@@ -56,7 +55,37 @@ class Graph:
         return path
 
     def _repr_svg_(self):
-        return _written(self)
+        """The picture as text."""
+        legend, x, (across, down) = [], 0.0, self.size
+        for kind, (*_, meaning) in LOOKS.items():
+            if any(box.kind == kind for box in self.boxes):
+                legend += [_rect(kind, x + 12, 8, 24, 14), _text(x + 30, 12.5, meaning)]
+                x += 30 + LETTER * len(meaning) + 24
+        width, height = max(across, x - 24) + 2 * MARGIN, down + 2 * MARGIN + 2 * LINE
+        parts = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+            f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:100%;height:auto" role="img" '
+            f'aria-label="{escape(repr(self))}">\n<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
+            f'<g font-family="{FONT}" font-size="{SIZE}" fill="black">',
+            f'<g transform="translate({MARGIN} {MARGIN})">{"".join(legend)}</g>',
+            f'<g transform="translate({(width - across) / 2:.1f} {MARGIN + 2 * LINE})">',
+            *map(self._arrow, self.edges, self.routes),
+            *map(_box, self.boxes),
+            "</g></g></svg>",
+        ]
+        return "\n".join(parts)
+
+    def _arrow(self, edge, route):
+        """From the bottom of a box through the gaps between rows to the top of another."""
+        source, target = (self.boxes[end] for end in edge[:2])
+        tip, (x, y) = target.y - target.height / 2, route[0]
+        path = f"M{x:.1f} {source.y + source.height / 2:.1f}V{y:.1f}"
+        for i, ((x0, y0), (x, y)) in enumerate(pairwise(route)):
+            bend = (y0 + y) / 2
+            path += f"V{y:.1f}" if i % 2 else f"C{x0:.1f} {bend:.1f} {x:.1f} {bend:.1f} {x:.1f} {y:.1f}"
+        line = f'<path d="{path}V{tip - 4:.1f}" fill="none" stroke="#555555"/>'
+        head = f'<path d="M{x - 4:.1f} {tip - 8:.1f}h8l-4 8z" fill="#555555"/>'
+        return f"<g><title>{escape(edge[2])}</title>{line}{head}</g>"
 
     def __repr__(self):
         operations = sum(box.kind == "operation" for box in self.boxes)
@@ -170,29 +199,6 @@ def _names(names):
 # ---- SVG -------------------------------------------------------------------------------------------------------------
 
 
-def _written(graph):
-    """The picture as text."""
-    legend, x = [], 0.0
-    for kind, (*_, meaning) in LOOKS.items():
-        if any(box.kind == kind for box in graph.boxes):
-            legend += [_rect(kind, x + 12, 8, 24, 14), _text(x + 30, 12.5, meaning)]
-            x += 30 + _width(meaning) + 24
-    width, height = max(graph.width, x - 24) + 2 * MARGIN, graph.height + 2 * MARGIN + 2 * LINE
-    left, top = (width - graph.width) / 2, MARGIN + 2 * LINE
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        f'viewBox="0 0 {width:.0f} {height:.0f}" style="max-width:100%;height:auto" role="img" '
-        f'aria-label="{escape(repr(graph))}">\n<rect width="{width:.0f}" height="{height:.0f}" fill="white"/>',
-        f'<g font-family="{FONT}" font-size="{SIZE}" fill="black">',
-        f'<g transform="translate({MARGIN} {MARGIN})">{"".join(legend)}</g>',
-        f'<g transform="translate({left:.1f} {top})">',
-        *_arrows(graph),
-        *map(_box, graph.boxes),
-        "</g></g></svg>",
-    ]
-    return "\n".join(parts)
-
-
 def _box(box):
     first = box.y - box.height / 2 + PADDING / 2 + SIZE
     texts = [_text(box.x, first + i * LINE, line) for i, line in enumerate(box.lines, 1)]
@@ -212,19 +218,3 @@ def _rect(kind, x, y, width, height):
 
 def _text(x, y, text, more=""):
     return f'<text x="{x:.1f}" y="{y:.1f}"{more}>{escape(text)}</text>'
-
-
-def _arrows(graph):
-    """From the bottom of a box through the gaps between rows to the top of another."""
-    for (u, v, name), route in zip(graph.edges, graph.routes, strict=True):
-        source, tip, (x, y) = graph.boxes[u], graph.boxes[v].y - graph.boxes[v].height / 2, route[0]
-        path = f"M{x:.1f} {source.y + source.height / 2:.1f}V{y:.1f}"
-        for i, ((x0, y0), (x, y)) in enumerate(pairwise(route)):
-            bend = (y0 + y) / 2
-            path += f"V{y:.1f}" if i % 2 else f"C{x0:.1f} {bend:.1f} {x:.1f} {bend:.1f} {x:.1f} {y:.1f}"
-        yield f'<g><title>{escape(name)}</title><path d="{path}V{tip - 4:.1f}" fill="none" stroke="#555555"/>'
-        yield f'<path d="M{x - 4:.1f} {tip - 8:.1f}h8l-4 8z" fill="#555555"/></g>'
-
-
-def _width(text):
-    return LETTER * sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)

@@ -14,7 +14,6 @@ which it was begun.
 """
 
 from .profiler import Profile, measure_step, record_function
-from .spans import Span
-from .tables import Row
+from .tables import Row, Span
 
 __all__ = ["Profile", "Row", "Span", "measure_step", "record_function"]

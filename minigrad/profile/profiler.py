@@ -1,7 +1,6 @@
 """Profile: the recording, and what can be asked of it afterwards."""
 
 import contextlib
-import copy
 import json
 import math
 import os
@@ -17,12 +16,11 @@ from .. import device
 from ..core.interceptors import Interceptor, proceed
 from ..core.modes import enable_grad
 from ..core.tensor import Tensor
-from ..device.random import Generator, drawing_from
 from ..nn import Module
 from . import tables
 from .layers import Layers
 from .memory import Memory, flat
-from .spans import OPERATIONS, OUTSIDE, Span
+from .tables import OPERATIONS, OUTSIDE, Span
 
 __all__ = ["Profile", "measure_step", "record_function"]
 
@@ -32,10 +30,9 @@ clock = time.perf_counter
 class Profile(Interceptor):
     """Records what happens inside a with block, in this thread; the methods are for afterwards.
 
-    model       whose layers are named as its named_modules() names them; without one each Module that is called from
-                outside names its own parts
+    model       whose layers are named as its named_modules() names them; without one, those of the Module that is
+                called first
     optimizer   whose state counts as memory from the begin; others do from their first step on
-    memory      whether to look at the memory too, after each operation
 
     spans       a Span for each call, in the order in which they began
     memory      [(seconds since the begin, {category: bytes})]; the categories are those of profile/memory.py
@@ -45,12 +42,12 @@ class Profile(Interceptor):
     Errors  RuntimeError if one is entered twice, or asked before it has ended; TypeError for what is no Module
     """
 
-    def __init__(self, model=None, memory=True, optimizer=None):
+    def __init__(self, model=None, optimizer=None):
         if model is not None and not isinstance(model, Module):
             raise KindError(f"Profile: model is a {type(model).__name__}, wanted a Module or None")
-        self._layers, self._memory = Layers(model), Memory(model, optimizer) if memory else None
+        self._layers, self._memory = Layers(model), Memory(model, optimizer)
         self._origin = self._thread = None
-        self.spans, self.memory, self.seconds = [], self._memory.samples if memory else [], 0.0
+        self.spans, self.memory, self.seconds = [], self._memory.samples, 0.0
         self._open = []  # Spans that have not ended, the innermost last
         self._nodes = {}  # {order of a node: (its layer, its GPU)}
         self._clocks = {}  # {place of a GPU: (a mark, the host's time when that had just passed)}
@@ -100,10 +97,9 @@ class Profile(Interceptor):
             self._layers.own(results, layer)
         nodes = [one.node for one in results if one.node is not None]
         self._nodes.update((node.order, (layer, place)) for node in nodes)
-        if self._memory is not None:
-            self._memory.see(tensors)
-            self._memory.nodes.update(nodes)
-            span.kept = self._look()
+        self._memory.see(tensors)
+        self._memory.nodes.update(nodes)
+        span.kept = self._look()
         return result
 
     @contextlib.contextmanager
@@ -131,7 +127,7 @@ class Profile(Interceptor):
         with self._span(name, kind, layer, place) as span:
             span.nbytes = nbytes
             yield
-        if kind == "update" and self._memory is not None:
+        if kind == "update":
             self._memory.updated(subject)
         if kind in OPERATIONS:
             self._look()
@@ -167,8 +163,6 @@ class Profile(Interceptor):
 
     def _look(self):
         """Look at the memory, which takes time of the profile alone; the bytes by which the tape keeps more."""
-        if self._memory is None:
-            return 0
         began = self._now()
         grown = self._memory.sample(began)
         passed = self._now() - began
@@ -203,7 +197,7 @@ class Profile(Interceptor):
 
         operations  of a layer, those that ran for it; profile/layers.py says which
         calls       how often
-        total, ms   of the host from begin to end, calls inside included; of a layer, with the layers below it
+        total, ms   of the host from begin to end, calls inside included; not of layers
         self, ms    of the host less the calls inside; the column adds up to less than the time of the whole profile
         share       of self in the time of the whole profile
         kernels     milliseconds of self within compiled kernels: on the CPU the computation itself, the rest being
@@ -220,37 +214,30 @@ class Profile(Interceptor):
         """{name: seconds} of the whole profile.
 
         wall        from the begin to the end
-        host        in operations, gradients, walks over the tape, updates, and kernels that others enter, such as a
-                    Loader; the rest is other Python
-        kernels     of these, in compiled kernels; on a GPU, in launching them
+        kernels     in compiled kernels; on a GPU, in launching them
         device      in which a GPU worked, or waited within an operation
-        overlap     in which both host and device did
         profiling   of wall, in which the profile itself looked at memory; shares are of the rest
         """
-        host = [(span.begin, span.end) for span in self.spans if span.kind in (*OPERATIONS, "kernel")]
-        busy = [span.device for span in self.spans if span.device]
         return {
             "wall": self.seconds,
-            "host": _length(host),
             "kernels": sum(span.seconds for span in self.spans if span.kind == "kernel"),
-            "device": _length(busy),
-            "overlap": max(0.0, _length(host) + _length(busy) - _length(host + busy)),
+            "device": sum(span.device_seconds for span in self.spans),
             "profiling": self._looking,
         }
 
     def peak(self):
-        """({category: bytes} when memory was fullest, seconds since the begin); ({}, 0.0) if it was not looked at."""
+        """({category: bytes} when memory was fullest, seconds since the begin); ({}, 0.0) if nothing was seen."""
         seconds, found = max(self.memory, key=lambda sample: sum(sample[1].values()), default=(0.0, {}))
         return found, seconds
 
-    def timeline(self, begin=0.0, end=float("inf")):
-        """[(lane, name, begin, end)] in seconds, for minigrad.draw.timeline; of what began in that time.
+    def timeline(self, begin=0.0):
+        """[(lane, name, begin, end)] in seconds, for minigrad.draw.timeline; of what began from then on.
 
         The lanes are "forward", "backward" and "update" on the host, then the streams of GPUs. Nothing in a lane lies
         inside another: the operations of which a gradient is made belong to its span.
         """
         shown = "forward", "backward", "update"
-        found = [span for span in self.spans if begin <= span.begin < end and span.kind in shown]
+        found = [span for span in self.spans if span.begin >= begin and span.kind in shown]
         found = [span for span in found if span.parent is None or not span.parent.within(*shown)]
         host = [(span.kind, span.name, span.begin, span.end) for span in found]
         return host + [(span.lane, span.name, *span.device) for span in found if span.device]
@@ -289,27 +276,27 @@ def record_function(name):
     return part("region", name)
 
 
-def measure_step(model, loss, batch, optimizer):
-    """The Profile of one training step, after one that is not recorded: compiling and first allocations are in that.
+def measure_step(model, loss, batch, optimizer, steps=1):
+    """The Profile of some training steps, after one that is not recorded: compiling and first allocations are in that.
 
-    model       a Module; it acts as in training
+    model       a Module, which these steps train
     loss        called as loss(model(images), labels) for a scalar Tensor
     batch       (images, labels), on the device of the model
     optimizer   of its parameters
-    Copies of the model and the optimiser do the steps, and draw random numbers of their own: the two given stay as
-    they are. In the Profile's memory they count as "other".
+    steps       how many are recorded
     """
-    (images, labels), (model, optimizer) = batch, copy.deepcopy((model, optimizer))
+    (images, labels), profile = batch, Profile(model, optimizer=optimizer)
     model.train()
-    for watch in (contextlib.nullcontext(), profile := Profile(model, optimizer=optimizer)):
-        with enable_grad(), drawing_from(Generator()), watch:
-            optimizer.zero_grad()
-            with record_function("forward"):
-                value = loss(model(images), labels)
-            with record_function("backward"):
-                value.backward()
-            with record_function("update"):
-                optimizer.step()
+    for count, watch in ((1, contextlib.nullcontext()), (steps, profile)):
+        with enable_grad(), watch:
+            for _ in range(count):
+                optimizer.zero_grad()
+                with record_function("forward"):
+                    value = loss(model(images), labels)
+                with record_function("backward"):
+                    value.backward()
+                with record_function("update"):
+                    optimizer.step()
     return profile
 
 
@@ -322,12 +309,3 @@ def _gpu(values):
             if place.measured:
                 return place
     return None
-
-
-def _length(intervals):
-    """Seconds that intervals (begin, end) cover together."""
-    length, until = 0.0, -math.inf
-    for begin, end in sorted(intervals):
-        length += max(0.0, end - max(begin, until))
-        until = max(until, end)
-    return length

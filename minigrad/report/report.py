@@ -33,14 +33,11 @@ class Report:
     shape       of an image, (C, H, W)
     classes     their names
     state       a sentence: whether the training is done, and where it stopped
-    figures     {name: text} to stand beside those of the history, at the top
     test        Dataset of the test images
     predictions what train.predict gives on them, unshuffled: (probabilities (N, classes), targets (N,))
     records     those of the train.Histograms callback
     profile     that of a step, as profile.measure_step gives it
-    measured    a sentence: what that step was
     origin      {heading: {name: text}}: command, settings, versions, whatever else it takes to do it again
-    lacking     {name of a section: a sentence}: why something is missing there
 
     Sections    result, curves, mistakes, filters, distributions, cost, model, origin
     """
@@ -51,27 +48,23 @@ class Report:
     shape: tuple
     classes: tuple
     state: str = ""
-    figures: dict = field(default_factory=dict)
     test: Any = None
     predictions: tuple | None = None
     records: dict = field(default_factory=dict)
     profile: Any = None
-    measured: str = "One training step."
     origin: dict = field(default_factory=dict)
-    lacking: dict = field(default_factory=dict)
 
     def __post_init__(self):
         self.model = module_of(self.model)
 
     def html(self):
         """The page as text."""
-        return document(self.title, [(anchor, heading, self._written(anchor)) for anchor, heading, *_ in SECTIONS])
+        return document(self.title, [(anchor, heading, self._written(*parts)) for anchor, heading, *parts in SECTIONS])
 
-    def _written(self, anchor):
+    def _written(self, section, missing):
         """A section: what cannot be drawn, weights that are not finite say, costs the others nothing."""
-        content, missing = next(parts for name, _, *parts in SECTIONS if name == anchor)
         try:
-            return content(self) or note(self.lacking.get(anchor, missing))
+            return section(self) or note(missing)
         except MinigradError as error:
             return note(f"This could not be drawn: {error}")
 
@@ -96,7 +89,8 @@ def _result(report):
         figures |= {"training accuracy": _percent(row["accuracy"]), "training loss": f"{row['loss']:.4f}"}
     if speeds := list(filter(None, history["images_per_second"])):
         figures["images/s (median)"] = f"{statistics.median(speeds):,.0f}"
-    figures |= {"epochs": len(history), "updates": f"{history.steps:,}"} | report.figures
+    count = sum(parameter.numel() for parameter in report.model.parameters())
+    figures |= {"epochs": len(history), "updates": f"{history.steps:,}", "parameters": f"{count:,}"}
     return listing(figures, "tiles") + (note(report.state) if report.state else "")
 
 
@@ -181,12 +175,12 @@ def _cost(report):
     device = any(row.device for row in found)
     longest = max((row.self for row in found), default=0) or 1
     rows = [["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"]]
-    rows[0] += [*["GPU, ms"] * device, "results, KiB", "kept, KiB", "parameters, KiB"]
+    rows[0] += [*["GPU, ms"] * device, "results, KiB", "kept, KiB"]
     for row in found:
         times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), _percent(row.share)]
-        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory, row.parameters))
+        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory))
         rows.append([row.name, row.type, *times, *[_ms(row.device)] * device, *sizes])
-    text = f"{report.measured} It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
+    text = f"One training step. It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
     text += "Where layers ran as one, the first has the time of all. Results include gradients; what is kept waits for "
     text += "backward."
     drawn = ""

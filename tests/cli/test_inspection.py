@@ -10,7 +10,6 @@ import pytest
 from matplotlib.image import imread, imsave
 from PIL import Image
 
-from minigrad import Tensor
 from minigrad.cli import main, selfcheck
 from minigrad.cli.picture import prepared
 from minigrad.data import digits
@@ -27,41 +26,28 @@ def test_evaluate_repeats_the_figure(finished, capsys):
 
 # ---- predict ---------------------------------------------------------------------------------------------------------
 
-
-@pytest.fixture(scope="module")
-def reader(tmp_path_factory):
-    """A run that is good enough to read digits."""
-    folder = tmp_path_factory.mktemp("reader") / "run"
-    assert main(["train", *QUICK, "--epochs", "8", "--out", str(folder)]) == 0
-    return folder
+LARGE = "dark on light, so inverted; cut to the ink .*; resized from"
+NOTES = ["image.png; colour made grey$", "dark on light, so inverted", f"colour made grey; {LARGE}", LARGE]
 
 
-NOTES = {
-    "as it is": "image.png; colour made grey$",
-    "inverted": "dark on light, so inverted",
-    "colour": "colour made grey; dark on light, so inverted; cut to the ink .*; resized from",
-    "transparent": "dark on light, so inverted; cut to the ink .*; resized from",
-}
-
-
-@pytest.mark.parametrize("kind", NOTES)
-def test_predict_reads_pictures_and_says_what_was_done(reader, capsys, kind):
-    """Drawings of digits in the ways that pictures come in."""
-    _, test = digits()
-    right = 0
+def test_predict_reads_pictures_and_says_what_was_done(capsys):
+    """Drawings of digits in the ways that pictures come in: as they are, inverted, in colour, transparent."""
+    assert main(["train", *QUICK, "--epochs", "8", "--out", "run"]) == 0
+    (_, test), mistakes = digits(), {}
     for number in range(10):
         image = test.images[np.flatnonzero(test.labels == number)[1], 0] / 240
         canvas = np.pad(np.kron(image, np.ones((9, 9))), ((30, 55), (20, 80)))
         colour = np.stack([1 - canvas * 0.9, 1 - canvas * 0.8, 1 - canvas], axis=2)
         ink = np.concatenate([np.zeros((*canvas.shape, 3)), canvas[..., None]], axis=2)
-        drawn = {"as it is": image, "inverted": 1 - image, "colour": colour, "transparent": ink}[kind]
-        imsave("image.png", drawn, cmap="gray", vmin=0, vmax=1)
-        assert main(["predict", str(reader), "image.png"]) == 0
-        first, likeliest, *rest, seen = lines_of(capsys)
-        assert re.search(NOTES[kind], first) and seen.endswith("seen.png")
-        assert re.fullmatch(r" +\d +\d+\.\d %", likeliest) and len(rest) == 2
-        right += likeliest.split()[0] == str(number)
-    assert right >= 8
+        lines_of(capsys)
+        for notes, drawn in zip(NOTES, (image, 1 - image, colour, ink), strict=True):
+            imsave("image.png", drawn, cmap="gray", vmin=0, vmax=1)
+            assert main(["predict", "run", "image.png"]) == 0
+            first, likeliest, *rest, seen = lines_of(capsys)
+            assert re.search(notes, first) and seen.endswith("seen.png") and len(rest) == 2
+            assert re.fullmatch(r" +\d +\d+\.\d %", likeliest)
+            mistakes[notes] = mistakes.get(notes, 0) + (likeliest.split()[0] != str(number))
+    assert max(mistakes.values()) <= 2
 
 
 def test_prepared_pictures():
@@ -91,19 +77,17 @@ def figures(lines):
 def test_profile_prints_tables_and_writes_pictures(capsys):
     assert main(["profile", "lenet", "--batch-size", "16", "--steps", "3", "--threads", "1", "--out", "found"]) == 0
     lines = lines_of(capsys)
-    assert lines[1:3] == ["lenet on digits, cpu: steps of 16 images", "3 steps recorded after 2 others"]
+    assert lines[1] == "lenet on digits, cpu: 3 steps of 16 images"
     assert [line.split()[0] for line in lines if " self, ms" in line] == ["op", "layer", "kernel"]
     assert any(re.match(r"0 +Conv2d +conv2d_relu_max_pool2d +3 ", line) for line in lines)
     found = figures(lines)
-    assert 0 < found["kernels"] < found["host"] < found["wall"] and found["device"] == 0
+    assert 0 < found["kernels"] < found["wall"] and found["device"] == 0
     assert {"parameters", "gradients", "optimiser", "activations", "other"} <= found.keys()
     (step,) = [float(line.split()[1]) for line in lines if line.startswith("time: ")]
     assert step == pytest.approx((found["wall"] - found["profiling"]) / 3, rel=1e-3)
     check(Path("found/trace.json"))
     assert imread("found/timeline.png").std() > 0.05 and imread("found/memory.png").std() > 0.05  # something is drawn
-    found = read("found/profile.json")
-    assert found["command"][:3] == ["minigrad", "profile", "lenet"] and found["totals"]["kernels"] > 0
-    assert {row["name"]: row["calls"] for row in found["op"]}["Adam.step"] == 3 and nobody_looks()
+    assert nobody_looks()
 
 
 # ---- devices ---------------------------------------------------------------------------------------------------------
@@ -124,34 +108,26 @@ def test_info_lists_gpus_or_says_why_there_are_none(capsys):
 def test_a_check_of_a_device_says_what_is_wrong(capsys, monkeypatch):
     assert main(["info", "--check"]) == 1  # without a GPU, and it says why
     assert "device is 'cuda'" in capsys.readouterr().err
-    wrong = lambda there: [Tensor([1.0 + (there == "interpreter")])]
-    broken = lambda there: 1 / (there == "cpu")
-    checks = {name: selfcheck.CHECKS[name] for name in ("sums", "softmax")}
-    monkeypatch.setattr(selfcheck, "CHECKS", checks | {"wrong": (wrong, 0.1), "broken": (broken, 0.1)})
+    wrong = lambda x: x * (2 if x.device == "interpreter" else 1)
+    broken = lambda x: x / (1 // (x.device == "cpu"))
+    checks = {"softmax": selfcheck.CHECKS["softmax"], "wrong": (wrong, (2,)), "broken": (broken, (2,))}
+    monkeypatch.setattr(selfcheck, "CHECKS", checks)
     assert main(["info", "--check", "--device", "interpreter"]) == 1
     said = capsys.readouterr().out
     assert "FAILED: off by 1 of the largest number" in said and "FAILED: ZeroDivisionError" in said
     assert "interpreter: 2 of 4 checks passed" in said
 
 
-def trained(folder, *options):
-    """The figures of a run of three steps."""
-    few = ["--data", "digits", "--limit", "24", "--batch-size", "8", "--epochs", "1", "--model", "mlp", "--no-report"]
-    assert main(["train", *few, *options, "--out", folder]) == 0
-    return read(f"{folder}/result.json")
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize("place", ["interpreter", "cuda"])
 def test_a_run_gives_the_figures_of_the_cpu_and_moves_to_it(place, capsys):
     """With resumed options of the machine alone."""
-    wanted = trained("here")
+    few = ["train", "--data", "digits", "--limit", "24", "--batch-size", "8", "--epochs", "1", "--model", "mlp"]
+    assert main([*few, "--no-report", "--out", "here"]) == 0
     with gpus(1):
-        got = trained("there", "--device", place)
+        assert main([*few, "--no-report", "--out", "there", "--device", place]) == 0
+    wanted, got = read("here/result.json"), read("there/result.json")
     assert got["test_loss"] == pytest.approx(wanted["test_loss"], rel=1e-4) and got["step"] == wanted["step"] == 3
-    assert main(["evaluate", "there", "--device", "cpu"]) == 0
-    shown = float(re.search(r"test loss ([\d.]+)", capsys.readouterr().out)[1])
-    assert shown == pytest.approx(got["test_loss"], abs=2e-4)
     config = read("there/config.json")
     config["settings"]["epochs"] = 2
     Path("there/config.json").write_text(json.dumps(config))
@@ -165,11 +141,10 @@ def test_a_run_gives_the_figures_of_the_cpu_and_moves_to_it(place, capsys):
 def test_a_gpu_passes_its_check_and_a_profile_tells_it_from_the_host(capsys):
     with gpus(1):
         assert main(["info", "--check"]) == 0
-        count = len(selfcheck.CHECKS)
-        assert f"cuda: {count} of {count} checks passed" in capsys.readouterr().out
+        assert "cuda: 8 of 8 checks passed" in capsys.readouterr().out
         options = ["--data", "digits", "--batch-size", "512", "--steps", "3", "--out", "found"]
-        assert main(["profile", "mlp", *options, "--device", "cuda"]) == 0  # more steps than an epoch has
-    found = figures(lines_of(capsys))  # kernels also of the loader, which prepares batches on the GPU
-    assert found["kernels"] < found["host"] and 0 < found["overlap"] <= found["device"]
+        assert main(["profile", "mlp", *options, "--device", "cuda"]) == 0
+    found = figures(lines_of(capsys))
+    assert 0 < found["kernels"] < found["wall"] and 0 < found["device"] < found["wall"]
     names = {event["args"]["name"] for event in check(Path("found/trace.json")) if event["name"] == "thread_name"}
     assert names == {"host", "cuda:0"}

@@ -19,8 +19,7 @@ compiled = pytest.mark.skipif(compiler.missing() is not None, reason=f"compiles:
 @pytest.mark.deep
 def test_a_table_of_kernels_and_architectures_and_problems(capsys, monkeypatch):
     assert cli.main(["kernels", "matmul_plain", "--arch", "sm_80", "sm_90"]) == 0
-    head, *rows, last = capsys.readouterr().out.splitlines()
-    assert head.split() == ["kernel", "machine", "registers", "shared", "spills", "instructions", "problems"]
+    _, *rows, last = capsys.readouterr().out.splitlines()
     made = [(f"matmul_plain_{kind}", machine) for kind in ("f32", "f64") for machine in ("sm_80", "sm_90")]
     assert [tuple(row.split()[:2]) for row in rows] == made
     assert all(row.split()[4] == "0" and row.endswith(" none") for row in rows)
@@ -38,9 +37,9 @@ def test_without_a_compiler_every_row_says_what_to_install(capsys, monkeypatch, 
     monkeypatch.setattr(command, "all_kernels", lambda: [never])
     assert cli.main(["kernels", "--arch", "sm_90"]) == 1
     KERNELS.pop(never.name)
-    out = capsys.readouterr().out
-    assert "the package numba-cuda is not installed; pip install 'minigrad-engine[compile]'" in out
-    assert out.splitlines()[-1] == "1 kernels, 0 compiled, 1 problems"
+    *_, row, last = capsys.readouterr().out.splitlines()
+    assert "the package numba-cuda is not installed; pip install 'minigrad-engine[compile]'" in row
+    assert last == "1 kernels, 0 compiled, 1 problems"
 
 
 @compiled
@@ -55,20 +54,20 @@ def test_the_manifest_has_a_line_for_each_kernel_and_differences_are_printed(tmp
     assert capsys.readouterr().out.startswith("nothing is compared: the manifest is of other tools\n- # made by oth")
     assert cli.main(["kernels", "--write"]) == 0
     assert capsys.readouterr().out == f"2 kernels: {manifest}\n"
-    tools, columns, copies, power = lines = manifest.read_text().splitlines()
+    tools, _, copies, power = lines = manifest.read_text().splitlines()
     assert re.fullmatch(r"# numba==\S+ numba-cuda==.*; Python 3\.\d+; sm_80, of kernels for sm_90a alone sm_90a", tools)
-    assert len(columns.split(",")) == 7
     name, registers, shared, spills, instructions, *loop = copies.split(",")
     assert name == kernels[0].name and int(registers) > 0 and int(instructions) > 8
     assert [shared, spills, *loop] == ["0"] * 4, "no loop is left"
     name, *_, moved, instructions = power.split(",")
     assert name == kernels[1].name and moved == "0" and int(instructions) > 3
     changed = [*lines[:2], copies + "0", power]
-    for kept, names, shown in ((lines, [], []), (changed, [], ["-", "+"]), (changed, [kernels[1].name], [])):
+    for kept, names, shown in ((lines, [], ""), (changed, [], "-+"), (changed, [kernels[1].name], "")):
         manifest.write_text("\n".join(kept))
         assert cli.main(["kernels", "--check", *names]) == bool(shown)
         *rows, last = capsys.readouterr().out.splitlines()
-        assert [row.split()[0] for row in rows] == shown and f"{len(shown) > 0:d} differ from the manifest" in last
+        assert [row[0] for row in rows if row[0] in "-+"] == [*shown]
+        assert f"{len(shown) > 0:d} differ from the manifest" in last
     KERNELS.pop(kernels[1].name)
 
 

@@ -46,16 +46,9 @@ def histograms_of(epochs, edges):
     return [(epoch, (edges, edges), counts(0.2 + 0.02 * epoch), counts(0.8 / epoch)) for epoch in range(1, epochs + 1)]
 
 
-def spans_of(count, names):
-    return [("host", f"{names} {i % 9}", 1e-3 * i, 1e-3 * (i + 0.8)) for i in range(count)] + [
-        ("device", f"{names} {i % 9}", 1e-3 * i + 4e-4, 1e-3 * (i + 1.2)) for i in range(count)
-    ]
-
-
-def samples_of(count):
-    return [(1e-3 * i, {"parameters": 2**20, "activations": 2**18 * min(i, count - i)}) for i in range(count)]
-
-
+SPANS = [("host", f"conv2d_relu_max_pool2d {i % 9}", 1e-3 * i, 1e-3 * (i + 0.8)) for i in range(30)]
+SPANS += [("device", name, begin + 4e-4, end + 4e-4) for _, name, begin, end in SPANS]
+SAMPLES = [(1e-3 * i, {"parameters": 2**20, "activations": 2**18 * min(i, 50 - i)}) for i in range(50)]
 COUNTS = np.diag(RANDOM.integers(800, 1100, 10)) + RANDOM.integers(0, 60, (10, 10))
 PROBABILITIES = RANDOM.dirichlet(np.full(10, 0.3), 40)
 TARGETS = RANDOM.integers(0, 10, 40)
@@ -72,8 +65,8 @@ PICTURES = {
     "confusion matrix of large counts": (draw.confusion_matrix, np.full((12, 12), 12345)),
     "worst mistakes": (draw.worst_mistakes, RANDOM.random((40, 3, 32, 32)), TARGETS, PROBABILITIES, None, 25, CIFAR),
     "histograms": (draw.histograms, histograms_of(40, LOGARITHMIC), None, "gradients"),
-    "timeline": (draw.timeline, spans_of(30, "conv2d_relu_max_pool2d")),
-    "memory": (draw.memory, samples_of(50)),
+    "timeline": (draw.timeline, SPANS),
+    "memory": (draw.memory, SAMPLES),
 }
 
 
@@ -137,9 +130,8 @@ def test_filters_are_pictures_in_the_order_of_the_channels():
 
 def test_feature_maps_take_tensors_of_any_device():
     maps = randn(5, 3, 4, device="interpreter")
-    for value in (maps, maps.numpy(), maps.tolist(), Tensor(maps.numpy(), requires_grad=True)):
-        axes = draw.feature_maps(value)
-        np.testing.assert_allclose(small_pictures(axes, (3, 4)), maps.numpy(), rtol=1e-6)
+    for value in (maps, maps.tolist(), Tensor(maps.numpy(), requires_grad=True)):
+        np.testing.assert_allclose(small_pictures(draw.feature_maps(value), (3, 4)), maps.numpy(), rtol=1e-6)
     assert draw.feature_maps(np.ones((1, 2, 2))).images[0].get_clim() == (0, 1)
 
 
@@ -170,7 +162,7 @@ def test_worst_mistakes_are_the_worst_and_in_order():
 
 
 def test_histograms_are_ridges_on_one_scale():
-    both = LINEAR, LINEAR
+    both = LINEAR, 3 * LINEAR
     records = [(1, both, np.full(40, 2), None), (3, both, np.eye(40)[7] * 9, np.ones(40))]
     axes = draw.histograms(records)
     filled = [patch for patch in axes.patches if patch.get_fill()]
@@ -181,8 +173,7 @@ def test_histograms_are_ridges_on_one_scale():
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3", "1"]
     axes = draw.histograms(records, quantity="gradients")  # which the first epoch has none of
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3"] and axes.get_xlabel() == "gradient"
-    records = [(1, (LINEAR, 3 * LINEAR), np.ones(40), np.ones(40))]
-    assert draw.histograms(records, quantity="gradients").get_xlim() == (-6, 6)
+    assert axes.get_xlim() == (-6, 6)
     axes = draw.histograms(histograms_of(40, LOGARITHMIC))
     assert axes.get_xscale() == "symlog"
     shown = [int(tick.get_text()) for tick in axes.get_yticklabels()]
@@ -201,7 +192,7 @@ def test_timeline_puts_bars_in_lanes():
     # The names with the most time have colours.
     axes = draw.timeline([("host", f"op {i}", i, i + 0.5 + 0.01 * i) for i in range(20)])
     assert [text.get_text() for text in axes.get_legend().get_texts()] == [f"op {i}" for i in range(14, 20)] + ["other"]
-    assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 7 and len(axes.patches) == 20
+    assert len({(bar.get_facecolor(), bar.get_hatch()) for bar in axes.patches}) == 7
 
 
 def test_memory_stacks_its_categories():

@@ -69,19 +69,6 @@ class Page:
         return [kind for kind, _ in self.images]
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The folder of a run of two epochs with a convolution."""
-    folder = tmp_path_factory.mktemp("reported") / "run <b>"
-    assert main([*CONVOLUTION, "--epochs", "2", "--out", str(folder)]) == 0
-    return folder
-
-
-@pytest.fixture(scope="module")
-def page(run):
-    return Page((run / "report.html").read_text())
-
-
 def reported(folder):
     """The page that `minigrad report` writes."""
     assert main(["report", str(folder)]) == 0
@@ -97,7 +84,10 @@ def figure(text):
 # ---- the page of a run -----------------------------------------------------------------------------------------------
 
 
-def test_the_page_says_what_the_files_and_the_network_say(page, run):
+def test_the_page_says_what_the_files_and_the_network_say(capsys):
+    run = Path("run <b>")
+    assert main([*CONVOLUTION, "--epochs", "2", "--out", str(run)]) == 0
+    page = Page((run / "report.html").read_text())
     assert page.headings["h1"] == ["digits-cnn on digits"] and page.headings["h2"] == HEADINGS
     assert page.anchors >= {anchor for anchor, *_ in SECTIONS}
     kinds, layers = page.kinds(), 4  # three convolutions and a dense layer, weights and gradients of each
@@ -123,25 +113,16 @@ def test_the_page_says_what_the_files_and_the_network_say(page, run):
     assert 50 < sum(figure(row["share"]) for row in costs) <= 100.1
     first = next(row for row in costs if row["layer"].startswith("0"))
     assert figure(first["forward, ms"]) > 0 and figure(first["backward, ms"]) > 0
-    assert figure(first["parameters, KiB"]) == pytest.approx(160 * 4 / 1024, abs=0.05)
 
     assert page.figures["command"] == f"minigrad {' '.join(CONVOLUTION)} --epochs 2 --out '{run}'"
-    assert page.figures["weights, SHA-256"] == result["weights"]
+    assert page.figures["weights"] == result["weights"]
     for name, value in (config["settings"] | config["versions"]).items():
         assert name in ("epochs", "model") or page.figures[name] == str(value), name
 
-
-def test_report_writes_it_again_and_what_fails_costs_its_section_alone(run, page, capsys):
-    shutil.copytree(run, "copy")
-    again = reported("copy")
-    assert lines_of(capsys)[-1].startswith("report: copy/report.html (")
-    assert again.figures | {"run folder": ""} == page.figures | {"run folder": ""}
-    assert again.table("class") == page.table("class") and len(again.images) == len(page.images)
-    config = json.loads(Path("copy/config.json").read_text())
-    config["settings"]["data"] = "mnist"  # whose images are not here
-    Path("copy/config.json").write_text(json.dumps(config))
-    rest = reported("copy")
-    assert rest.html.count("This could not be measured: mnist: ") == 2 and rest.kinds().count("image/svg+xml") == 2
+    run.rename("moved")
+    again = reported("moved")
+    assert lines_of(capsys)[-1].startswith("report: moved/report.html (")
+    assert again.figures == page.figures and again.table("class") == page.table("class")
 
 
 def test_a_run_that_was_interrupted_in_its_first_epoch(monkeypatch):
@@ -202,7 +183,7 @@ def test_colour_images_residual_blocks_and_hostile_names(tmp_path):
     history = fit(model, loader, optimizer, 1, callbacks=[histograms])
     profile = measure_step(model, nn.functional.cross_entropy, next(iter(loader)), optimizer)
     parts = {"test": noise, "predictions": predict(model, loader), "records": histograms.records, "profile": profile}
-    parts |= {"state": HOSTILE, "figures": {HOSTILE: HOSTILE}, "origin": {HOSTILE: {HOSTILE: HOSTILE}}}
+    parts |= {"state": HOSTILE, "origin": {HOSTILE: {HOSTILE: HOSTILE}}}
     Report(HOSTILE, history, model, (3, 8, 8), noise.classes, **parts).save(tmp_path / "page.html")
     page = Page((tmp_path / "page.html").read_text())
     assert page.kinds().count("image/png") == 2 + 2 * 4 and "4 of 7 layers are shown" in page.html

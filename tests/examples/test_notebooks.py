@@ -68,19 +68,16 @@ def test_a_kernel_of_jupyter_runs_the_first(tmp_path):
 
 
 def test_checks_say_what_is_wrong(capsys):
-    def verdict(answer, case):
-        answer.__name__ = "answer"
-        checks.check(answer, [case], "think twice")
-        return capsys.readouterr().out.strip()
-
     double, said = ((np.array([1.0, 2.0]),), np.array([2.0, 4.0])), "answer: wrong: answer([1.0, 2.0])"
-    assert verdict(lambda x: 2 * x, double) == "answer: right"
-    for nothing in (..., None):
-        assert verdict(lambda x, nothing=nothing: nothing, double).startswith("answer: not yet: write it")
-    assert verdict(lambda x: x, double) == f"{said} gave 2 at [1], wanted 4; think twice"
-    assert verdict(lambda x: x[:1], double) == f"{said} gave shape (1,), wanted (2,); think twice"
-    assert verdict(lambda x: x * np.nan, double) == f"{said} gave nan at [0], wanted 2; think twice"
-    assert verdict(lambda x: 1 / 0, double).startswith(f"{said} raised ZeroDivisionError: division by zero")
-
-    verdict(lambda x: np.add(x, 1, out=x), double)  # of a copy
-    assert double[0][0][0] == 1
+    for answer, verdict in (
+        (lambda x: 2 * x, "answer: right"),
+        (lambda x: ..., "answer: not yet: write it"),
+        (lambda x: x, f"{said} gave 2 at [1], wanted 4; think twice"),
+        (lambda x: x[:1], f"{said} gave shape (1,), wanted (2,); think twice"),
+        (lambda x: x * np.nan, f"{said} gave nan at [0], wanted 2; think twice"),
+        (lambda x: 1 / 0, f"{said} raised ZeroDivisionError: division by zero"),
+        (lambda x: np.add(x, 1, out=x), said),  # of a copy
+    ):
+        answer.__name__ = "answer"
+        checks.check(answer, [double], "think twice")
+        assert capsys.readouterr().out.startswith(verdict) and double[0][0][0] == 1

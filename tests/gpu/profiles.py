@@ -39,7 +39,6 @@ def faults(model, profile, seconds):
         "a call has no device time": len(lengths) < len(calls) or min(lengths, default=0) <= 0,
         "the device was busy longer than the steps took": not 0 < total["device"] <= LONGER * seconds,
         "the calls add up to more than the whole": own > LONGER * seconds,
-        "no overlap of host and device": not 0 < total["overlap"] <= min(total["host"], total["device"]) * LONGER,
         "parameters": {sample["parameters"] for _, sample in profile.memory} != {parameters},
         "activations are left": profile.memory[-1][1]["activations"] != 0,
     }

@@ -264,33 +264,19 @@ def test_errors_of_the_function_are_its_own(machine):
     @capture
     def step(x):
         calls.append(1)
-        if len(calls) == graph.WARM + 1:
-            raise ZeroDivisionError("mine")
-        return x + 1
+        return x / 1 if len(calls) != graph.WARM + 1 else 1 // 0
 
     for _ in range(graph.WARM):
         step(x)
-    with pytest.raises(ZeroDivisionError, match="mine"):
+    with pytest.raises(ZeroDivisionError):
         step(x)
-    assert step(x).tolist() == [2, 2] and not machine.captures
+    assert step(x).tolist() == [1, 1] and not machine.captures
 
 
 # ---- operands --------------------------------------------------------------------------------------------------------
 
 # Of kernels of ours, and of CuPy in each of its ways: the other ops go the ways of these.
-QUICK = {
-    "add",
-    "batch_norm",
-    "cat",
-    "conv2d",
-    "cross_entropy",
-    "getitem",
-    "linear",
-    "max_pool2d",
-    "pad",
-    "softmax",
-    "sum",
-}
+QUICK = "add batch_norm cat conv2d cross_entropy getitem linear max_pool2d pad softmax sum".split()
 ROWS = [  # but "to", whose rows name devices
     pytest.param(op, id=op.name, marks=[pytest.mark.deep] * (op.name not in QUICK)) for op in OPS if op.name != "to"
 ]
