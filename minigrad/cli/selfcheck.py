@@ -4,8 +4,9 @@ import time
 
 import numpy as np
 
-from .. import Tensor, device, manual_seed, nn, optim
+from .. import Tensor, device, manual_seed, nn, optim, parallel
 from ..nn import functional as F
+from ..parallel.local import LocalTransport
 from ..train import Trainer
 
 __all__ = ["checked"]
@@ -21,7 +22,6 @@ CHECKS = {  # name: (an op of some arguments, their shapes)
     "batch norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), (4, 8, 12, 12), (8,), (8,)),
     "softmax": (lambda x: F.softmax(x, 1), (32, 100)),
 }
-STEPS = "training steps, also from a graph"
 
 
 def _op(there, function, *shapes):
@@ -45,6 +45,17 @@ def _steps(there):
     return [Tensor(trainer.history.running.loss), *(parameter.detach() for parameter in model.parameters())]
 
 
+def _collective(there):
+    """A sum over the ranks of a group: one, by NCCL on a GPU."""
+    with parallel.Communicator(LocalTransport(), backend="nccl" if there.startswith("cuda") else None) as world:
+        numbers = Tensor(np.arange(1.0, 100.0)).to(there)
+        world.all_reduce(numbers.array)
+        return [numbers]
+
+
+OTHERS = {"training steps, also from a graph": _steps, "collective of one rank": _collective}
+
+
 def checked(there):
     """Run all checks on a device and print a line for each as it ends; whether nothing failed.
 
@@ -52,17 +63,17 @@ def checked(there):
     """
     device.place(there)
     passed = 0
-    for name, row in (CHECKS | {STEPS: None}).items():
+    for name, check in (CHECKS | OTHERS).items():
         begun, said = time.perf_counter(), "as on the CPU"
         try:
-            both = [_op(place, *row) if row else _steps(place) for place in ("cpu", there)]
+            both = [_op(place, *check) if name in CHECKS else check(place) for place in ("cpu", there)]
             pairs = [[device.host(one.array) for one in pair] for pair in zip(*both, strict=True)]
             off = np.max([np.abs(got - wanted).max() / np.abs(wanted).max() for wanted, got in pairs])
-            if not off < (NEAR if row else NEAR_STEPS):  # NaN is not
+            if not off < (NEAR_STEPS if check is _steps else NEAR):  # NaN is not
                 said = f"FAILED: off by {off:.2g} of the largest number; {HINT}"
         except Exception as error:  # whatever it is, the other checks go on
             said = f"FAILED: {type(error).__name__}: {error}"
         passed += said == "as on the CPU"
         print(f"{name:<35}{time.perf_counter() - begun:>6.1f} s  {said}", flush=True)
-    print(f"{there}: {passed} of {len(CHECKS) + 1} checks passed")
-    return passed == len(CHECKS) + 1
+    print(f"{there}: {passed} of {len(CHECKS | OTHERS)} checks passed")
+    return passed == len(CHECKS | OTHERS)
