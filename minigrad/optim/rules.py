@@ -79,10 +79,13 @@ class Rule(Optimizer):
             for name, option in self.kept.items()
             if name != "step"
         ]
-        getattr(kernels, self.kernel)(*self.written(parameters), *arrays, hyper, plan, **numbers)
-        if "step" in self.kept:
-            for state in states:
-                state["step"] = age + 1
+        self.launch(group, *self.written(parameters), arrays, hyper, plan, **numbers)
+        for state in states if "step" in self.kept else ():
+            state["step"] = age + 1
+
+    def launch(self, group, arrays, gradients, kept, hyper, plan, **numbers):
+        """Change arrays of parameters, and those that are kept of them, by their gradients."""
+        getattr(kernels, self.kernel)(arrays, gradients, *kept, hyper, plan, **numbers)
 
     @staticmethod
     def written(parameters):
@@ -251,11 +254,7 @@ class Composed(Rule):
         return group | dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
 
     @no_grad()
-    def update(self, group, age, parameters, plan, scale=None, found_inf=None):
-        hyper, states = self.numbers(group, age), list(map(self.state.__getitem__, parameters))
-        names = [name for name in self.kept if name != "step"]
-        kept = [self.arrays(name, group, parameters, states) for name in names]
-        arrays, gradients = self.written(parameters)
+    def launch(self, group, arrays, gradients, kept, hyper, plan, scale=None, found_inf=None):
         steps = []
         for p, gradient, *state in zip(arrays, gradients, *kept, strict=True):
             g = Tensor(gradient)
@@ -266,8 +265,6 @@ class Composed(Rule):
                 device.assign(buffer, value.array)
             steps.append(along.to(g.dtype).array)
         kernels.sgd(arrays, steps, None, hyper, plan, found_inf=found_inf)  # p - lr (step + weight_decay p)
-        for state in states if "step" in self.kept else ():
-            state["step"] = age + 1
 
 
 class Adadelta(Composed):
