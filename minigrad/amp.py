@@ -78,9 +78,12 @@ class GradScaler:
         if not isinstance(device, str):
             raise KindError(f"GradScaler: device is {device!r}, wanted its name; a scale goes by name: init_scale=...")
         self._enabled = flag_of("GradScaler", "enabled", enabled)
-        factors = _between("growth_factor", growth_factor, 1), _between("backoff_factor", backoff_factor, 0, 1)
-        self._options = *factors, _count("growth_interval", growth_interval, 1)
-        scale = _between("init_scale", init_scale, 0, LARGEST)
+        names = {"init_scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
+        scale, growth, backoff = found = [float_of("GradScaler", name, value) for name, value in names.items()]
+        if not (0 < scale < LARGEST and 1 < growth < math.inf and 0 < backoff < 1):
+            wanted = "wanted above 0, above 1, and between 0 and 1"
+            raise ShapeError(f"GradScaler: {', '.join(names)} are {found}, {wanted}")
+        self._options = growth, backoff, integer_of("GradScaler", "growth_interval", growth_interval, 1)
         self._scale, self._tracker = Tensor(np.array(scale, np.float32)), Tensor(np.array(0, np.int32))
         self._placed, self._found = False, None
         self._checked: dict[int, _Checked] = {}  # by the identity of the optimiser
@@ -229,23 +232,7 @@ class GradScaler:
         if state_dict.keys() != {*STATE}:
             raise ShapeError(f"GradScaler.load_state_dict: got {sorted(state_dict, key=str)}, wanted {sorted(STATE)}")
         *options, tracker = map(state_dict.get, STATE)
-        tracker, checked = _count("_growth_tracker", tracker, 0), GradScaler("cpu", *options)
+        tracker, checked = integer_of("GradScaler", "_growth_tracker", tracker, 0), GradScaler("cpu", *options)
         self._options = checked._options
         device.fill(write(self._scale), checked.get_scale())
         device.fill(write(self._tracker), tracker)
-
-
-def _between(name, value, least, most=math.inf):
-    """The value, a number between these."""
-    number = float_of("GradScaler", name, value)
-    if not least < number < most:
-        below = "" if most == math.inf else f" and below {most:g}"
-        raise ShapeError(f"GradScaler: {name} is {number}, wanted more than {least}{below}")
-    return number
-
-
-def _count(name, value, least):
-    number = integer_of("GradScaler", name, value, least)
-    if number >= 1 << 31:
-        raise ShapeError(f"GradScaler: {name} is {number}, wanted an integer below 2^31")
-    return number

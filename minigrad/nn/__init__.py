@@ -1,6 +1,6 @@
 """Layers, losses and initialisers under PyTorch's names."""
 
-from . import activation, attention, container, conv, functional, init, lazy, loss, norm, recurrent, shape, utils
+from . import activation, attention, container, conv, functional, init, lazy, loss, norm, pool, recurrent, shape, utils
 from .activation import *
 from .attention import *
 from .container import *
@@ -11,6 +11,7 @@ from .loss import *
 from .module import Module
 from .norm import *
 from .parameter import Parameter
+from .pool import *
 from .recurrent import *
 from .shape import *
 from .summary import summary
@@ -23,5 +24,6 @@ __all__ += conv.__all__
 __all__ += lazy.__all__
 __all__ += loss.__all__
 __all__ += norm.__all__
+__all__ += pool.__all__
 __all__ += recurrent.__all__
 __all__ += shape.__all__

@@ -1,26 +1,23 @@
-"""Convolutional layers, their transposes, and pooling.
+"""Convolutional layers and their transposes.
 
 kernel_size, stride, padding, dilation, output_padding  a number, or one for each dimension, vertical first
 padding         of a convolution also 'valid', none, or 'same', which with stride 1 keeps the size
 groups          the channels are cut into so many parts that do not mix
-ceil_mode       whether a pooling window that begins inside the input and ends outside it counts too
 Parameters start even in +-1 / sqrt(K) for K elements of weight[0], as PyTorch's do; bias has shape (out_channels,).
-The stride of a pooling layer is kernel_size by default. The ops refuse windows that are out of range, when they are
-called.
+The ops refuse windows and padding that are out of range, when they are called.
 """
 
-from dataclasses import KW_ONLY, InitVar, field
+from dataclasses import KW_ONLY, InitVar
 
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
 from ..core.check import each
 from . import functional as F
-from .layer import Layer, Positive, Sizes
+from .layer import Positive, Sizes
 from .linear import Affine
 
-__all__ = ["AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
-__all__ += ["MaxPool1d", "MaxPool2d"]
+__all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 
 ORDERS = {1: (2, 1, 0), 2: FILTER}  # of the axes of filters in memory: taps, in-channels, out-channels
 LEAST = {"kernel_size": 1, "stride": 1, "dilation": 1, "padding": 0, "output_padding": 0}
@@ -106,45 +103,3 @@ class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d, dims=2):
     output_padding  rows and columns that are added below and to the right, where several sizes would do
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv_transpose2d; N may be absent
     """
-
-
-# ---- pooling ---------------------------------------------------------------------------------------------------------
-
-
-class _Pool(Layer):
-    kernel_size: Sizes
-    stride: Sizes | None = None
-    padding: Sizes = 0
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.stride = self.kernel_size if self.stride is None else self.stride
-
-
-class MaxPool1d(_Pool, op=F.max_pool1d):
-    """The largest element of each window of (N, C, L)."""
-
-    dilation: Sizes = 1
-    _: KW_ONLY
-    ceil_mode: bool = False
-
-
-class MaxPool2d(MaxPool1d, op=F.max_pool2d):
-    """The largest element of each window of (N, C, H, W)."""
-
-
-class AvgPool1d(_Pool, op=F.avg_pool1d):
-    """The average of each window of (N, C, L); zeros of the padding count, unless count_include_pad is False."""
-
-    ceil_mode: bool = field(default=False, repr=False)
-    count_include_pad: bool = field(default=True, repr=False)
-
-
-class AvgPool2d(AvgPool1d, op=F.avg_pool2d):
-    """The average of each window of (N, C, H, W); zeros of the padding count, unless count_include_pad is False."""
-
-
-class AdaptiveAvgPool2d(Layer, op=F.adaptive_avg_pool2d):
-    """The average over output_size windows that cover the image evenly; None keeps a size."""
-
-    output_size: int | tuple[int | None, int | None]

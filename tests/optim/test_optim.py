@@ -166,14 +166,6 @@ def test_states_that_do_not_fit_change_nothing():
     assert optimizer.param_groups[0].keys() == {"params", *optimizer.defaults}  # without what the schedule added
 
 
-def test_state_of_adam_in_adamw():
-    first, second = optim.Adam(parameters(), weight_decay=0.1), optim.AdamW(parameters())
-    second.load_state_dict(first.state_dict())
-    assert second.param_groups[0]["decoupled_weight_decay"] is True and second.param_groups[0]["weight_decay"] == 0.1
-    first.load_state_dict(second.state_dict())
-    assert first.param_groups[0]["decoupled_weight_decay"] is True
-
-
 # ---- Muon ------------------------------------------------------------------------------------------------------------
 
 

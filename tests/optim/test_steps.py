@@ -41,8 +41,8 @@ def gradients(params):
 MORE = {
     **EVERY,
     "Muon": lambda params: optim.Muon(params[:2], lr=0.05, ns_steps=1),
-    "SGD damped": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.5, maximize=True),
-    "Adam decoupled": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1, decoupled_weight_decay=True),
+    "SGD up": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, maximize=True),
+    "Adam decayed": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1),
     "RMSprop plain": lambda params: optim.RMSprop(params, weight_decay=0.1, maximize=True),
     "Adagrad decayed": lambda params: optim.Adagrad(params, weight_decay=0.1),
 }
