@@ -18,7 +18,6 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device, ops
 from ..core.check import flag_of, integer_of, number_of, one_of
-from ..core.interceptors import interceptors
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
@@ -90,24 +89,15 @@ class Rule(Optimizer):
 
         Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
         """
-        told = interceptors()
-        for parameter in parameters:
-            if told or not parameter.is_leaf:
-                write(parameter)
-            else:  # the same where nobody has to be told
-                parameter.version[0] += 1
-        return [parameter._data for parameter in parameters], [parameter.grad._data for parameter in parameters]
+        return list(map(write, parameters)), [parameter.grad.array for parameter in parameters]
 
     @staticmethod
     def arrays(name, group, parameters, states):
         """The arrays of this name in the states of the parameters, made where there were none."""
-        try:
-            return [state[name] for state in states]  # as nearly always
-        except KeyError:
-            for parameter, state in zip(parameters, states, strict=True):
-                if name not in state:
-                    like, start = parameter.array, group.get("initial_accumulator_value", 0)
-                    state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
+        for parameter, state in zip(parameters, states, strict=True):
+            if name not in state:
+                like, start = parameter.array, group.get("initial_accumulator_value", 0)
+                state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
         return [state[name] for state in states]
 
 
