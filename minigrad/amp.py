@@ -14,7 +14,6 @@ Source  Micikevicius and others 2018, "Mixed precision training", section 3.2; t
 """
 
 import math
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -34,7 +33,7 @@ from .optim.clip import batches_of, clip_scale
 __all__ = ["GradScaler", "autocast", "autocast_dtype"]
 
 LARGEST = float(np.finfo(np.float32).max)
-STATE = {"scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"}
+STATE = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 
 
 class _Checked(NamedTuple):
@@ -79,10 +78,12 @@ class GradScaler:
         if not isinstance(device, str):
             raise KindError(f"GradScaler: device is {device!r}, wanted its name; a scale goes by name: init_scale=...")
         self._enabled = flag_of("GradScaler", "enabled", enabled)
-        self._growth_factor = _between("growth_factor", growth_factor, 1)
-        self._backoff_factor = _between("backoff_factor", backoff_factor, 0, 1)
-        self._growth_interval = _count("growth_interval", growth_interval)
-        scale = _between("init_scale", init_scale, 0, LARGEST)
+        names = {"init_scale": init_scale, "growth_factor": growth_factor, "backoff_factor": backoff_factor}
+        scale, growth, backoff = found = [float_of("GradScaler", name, value) for name, value in names.items()]
+        if not (0 < scale < LARGEST and 1 < growth < math.inf and 0 < backoff < 1):
+            wanted = "wanted above 0, above 1, and between 0 and 1"
+            raise ShapeError(f"GradScaler: {', '.join(names)} are {found}, {wanted}")
+        self._options = growth, backoff, integer_of("GradScaler", "growth_interval", growth_interval, 1)
         self._scale, self._tracker = Tensor(np.array(scale, np.float32)), Tensor(np.array(0, np.int32))
         self._placed, self._found = False, None
         self._checked: dict[int, _Checked] = {}  # by the identity of the optimiser
@@ -94,21 +95,17 @@ class GradScaler:
     # ---- in a step ---------------------------------------------------------------------------------------------
 
     def scale(self, outputs):
-        """outputs * s, for a Tensor or an iterable of Tensors; a list or tuple gives its like."""
+        """outputs * s, for a Tensor, or a list or tuple of them, which gives its like."""
         if not self._enabled:
             return outputs
-        if isinstance(outputs, Tensor):
-            if not self._placed:
-                self._place(outputs.device)
-            return outputs * self._scale.to(outputs.device)
-        if not isinstance(outputs, Iterable):
+        if isinstance(outputs, list | tuple):
+            return type(outputs)(map(self.scale, outputs))
+        if not isinstance(outputs, Tensor):
             raise KindError(f"scale: outputs is a {type(outputs).__name__}, wanted a Tensor or several")
-        scaled = map(self.scale, outputs)
-        return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
-
-    def _place(self, name):
-        """Let everything lie on this device from now on."""
-        self._scale, self._tracker, self._placed = self._scale.to(name), self._tracker.to(name), True
+        name = outputs.device
+        if not self._placed:
+            self._scale, self._tracker, self._placed = self._scale.to(name), self._tracker.to(name), True
+        return outputs * self._scale.to(name)
 
     @no_grad()
     def unscale_(self, optimizer):
@@ -133,31 +130,24 @@ class GradScaler:
         return (1 / self._scale.double()).float().double().reshape(1).array
 
     def _check(self, optimizer, parameters, max_norm):
-        """Look at the gradients of an optimiser, or of these parameters; what is known is kept, if there are any."""
+        """Look at the gradients of an optimiser, and at those of these parameters; note what is known of them."""
         if (checked := self._checked.get(id(optimizer))) is not None:
             done = "step() has been called" if checked.stepped else "unscale_() has been called already"
             raise StateError(f"GradScaler: {done} since the last update()")
-        updated = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        own = [p for group in optimizer.param_groups for p in group["params"]]
+        updated = [p for p in own if p.grad is not None]
         if any(parameter.grad.dtype == "float16" for parameter in updated):
             raise KindError("GradScaler: a gradient has elements float16; keep parameters in float32, and use autocast")
-        looked = updated if parameters is None else list(parameters)
-        scale, found = self._look(looked, max_norm, optimizer)
-        seen = set(looked)
-        if rest := [parameter for parameter in updated if parameter not in seen]:
-            others = device.move(self._look(rest, math.inf, optimizer)[1], device.device_of(found))
-            found = device.elementwise("maximum", found, others)
+        looked = [p for p in dict.fromkeys([*(parameters or ()), *own]) if p.grad is not None]
+        places = {p.device for p in looked} or {own[0].device}
+        place = device.place(places.pop() if len(places) == 1 else "cpu")
+        with place.active():
+            found = device.zeros((1,), "float64", like=place)
+            scale = clip_scale(looked, max_norm, self._inverse(), found)[1]
         checked = _Checked(optimizer, updated, scale, found, False)
         if updated:
             self._checked[id(optimizer)] = checked
         return checked
-
-    def _look(self, parameters, max_norm, optimizer):
-        """(scale, whether one is not finite) of these gradients, where they lie, or would."""
-        places = {p.device for p in parameters if p.grad is not None} or {optimizer.param_groups[0]["params"][0].device}
-        place = device.place(places.pop() if len(places) == 1 else "cpu")
-        with place.active():
-            found = device.zeros((1,), "float64", like=place)
-            return clip_scale(parameters, max_norm, self._inverse(), found)[1], found
 
     def step(self, optimizer):
         """optimizer.step() with gradients divided by s, unless one of them is infinite or NaN.
@@ -173,8 +163,8 @@ class GradScaler:
     def clipped_step(self, optimizer, parameters=None, max_norm=None, lost=None):
         """unscale_, clip_grad_norm_(parameters, max_norm) and step in one, which reads gradients twice, writes none.
 
-        parameters  all whose gradients make up the norm; default those of the optimiser, whose gradients must be finite
-                    in any case. Without max_norm nothing is clipped
+        parameters  more whose gradients make up the norm, beside those of the optimiser. Without max_norm nothing is
+                    clipped
         lost        a flag, a Tensor (1,): where it is not 0, the step is left out as well, which lowers no scale
         """
         checked = self._checked.get(id(optimizer))
@@ -189,37 +179,25 @@ class GradScaler:
         self._checked[id(optimizer)] = checked._replace(stepped=True)
 
     @no_grad()
-    def update(self, new_scale=None):
-        """Lower s if an update was left out, raise it after enough that were not; or set it to new_scale.
+    def update(self):
+        """Lower s if an update was left out, raise it after enough that were not.
 
         Errors  RuntimeError if no gradients were checked since the last time
         """
         if not self._enabled:
             return
-        if self._checked:
-            flags = [Tensor.made(checked.found).to(self._scale.device) for checked in self._checked.values()]
-            self._found = ops.cat(flags).amax()
-        elif new_scale is None:
+        if not self._checked:
             raise StateError("update: no gradients were checked since the last update(); call step(optimizer) before")
-        if new_scale is not None:
-            scale = new_scale.item() if isinstance(new_scale, Tensor) else new_scale
-            self._set(_between("new_scale", scale, 0, LARGEST), None)
-        else:
-            wrong, exact = self._found > 0, self._scale.double()
-            raised, lowered = (exact * self._growth_factor).float(), (exact * self._backoff_factor).float()
-            count = self._tracker + 1
-            full = count == self._growth_interval
-            well = ops.where(ops.logical_and(full, ops.isfinite(raised)), raised, self._scale)
-            self._set(ops.where(wrong, lowered, well), ops.where(ops.logical_or(wrong, full), 0, count))
+        flags = [Tensor.made(checked.found).to(self._scale.device) for checked in self._checked.values()]
+        self._found = ops.cat(flags).amax()
+        growth, backoff, interval = self._options
+        wrong, exact, count = self._found > 0, self._scale.double(), self._tracker + 1
+        raised, lowered = (exact * growth).float(), (exact * backoff).float()
+        full = count == interval
+        well = ops.where(ops.logical_and(full, ops.isfinite(raised)), raised, self._scale)
+        device.assign(write(self._scale), ops.where(wrong, lowered, well).array)
+        device.assign(write(self._tracker), ops.where(ops.logical_or(wrong, full), 0, count).array)
         self._checked.clear()
-
-    def _set(self, scale, tracker):
-        """Write the state where it lies."""
-        for tensor, value in ((self._scale, scale), (self._tracker, tracker)):
-            if isinstance(value, Tensor):
-                device.assign(write(tensor), value.array)
-            elif value is not None:
-                device.fill(write(tensor), value)
 
     def found(self):
         """A Tensor without dimensions: 1 if the update before the last call of update() was left out."""
@@ -239,13 +217,7 @@ class GradScaler:
         """All that a continued training needs, as JSON values; {} where it is not enabled."""
         if not self._enabled:
             return {}
-        return {
-            "scale": self.get_scale(),
-            "growth_factor": self._growth_factor,
-            "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
-            "_growth_tracker": self._tracker.item(),
-        }
+        return dict(zip(STATE, (self.get_scale(), *self._options, self._tracker.item()), strict=True))
 
     def load_state_dict(self, state_dict):
         """Take over what state_dict gave; nothing where it is not enabled.
@@ -257,28 +229,10 @@ class GradScaler:
             return
         if not isinstance(state_dict, dict) or not state_dict:
             raise StateError("GradScaler.load_state_dict: the state is empty, as of a GradScaler that was not enabled")
-        if state_dict.keys() != STATE:
+        if state_dict.keys() != {*STATE}:
             raise ShapeError(f"GradScaler.load_state_dict: got {sorted(state_dict, key=str)}, wanted {sorted(STATE)}")
-        scale = _between("scale", state_dict["scale"], 0, LARGEST)
-        growth = _between("growth_factor", state_dict["growth_factor"], 1)
-        backoff = _between("backoff_factor", state_dict["backoff_factor"], 0, 1)
-        interval = _count("growth_interval", state_dict["growth_interval"])
-        tracker = _count("_growth_tracker", state_dict["_growth_tracker"], 0)
-        self._growth_factor, self._backoff_factor, self._growth_interval = growth, backoff, interval
-        self._set(scale, tracker)
-
-
-def _between(name, value, least, most=math.inf):
-    """The value, a number between these."""
-    number = float_of("GradScaler", name, value)
-    if not least < number < most:
-        below = "" if most == math.inf else f" and below {most:g}"
-        raise ShapeError(f"GradScaler: {name} is {number}, wanted more than {least}{below}")
-    return number
-
-
-def _count(name, value, least=1):
-    number = integer_of("GradScaler", name, value)
-    if not least <= number < 1 << 31:
-        raise ShapeError(f"GradScaler: {name} is {number}, wanted an integer of at least {least}")
-    return number
+        *options, tracker = map(state_dict.get, STATE)
+        tracker, checked = integer_of("GradScaler", "_growth_tracker", tracker, 0), GradScaler("cpu", *options)
+        self._options = checked._options
+        device.fill(write(self._scale), checked.get_scale())
+        device.fill(write(self._tracker), tracker)

@@ -1,9 +1,5 @@
 """Activations, and dropout."""
 
-from functools import partial
-from typing import Annotated
-
-from ..core.check import number_of, one_of
 from . import functional as F
 from .layer import Layer
 
@@ -66,7 +62,7 @@ class ELU(Layer, op=F.elu):
 class GELU(Layer, op=F.gelu):
     """x times the probability that a normal number is below x; approximate 'none', or 'tanh' for a formula near it."""
 
-    approximate: Annotated[str, partial(one_of, choices=("none", "tanh"))] = "none"
+    approximate: str = "none"
 
 
 class Softplus(Layer, op=F.softplus):
@@ -101,14 +97,11 @@ class LogSoftmax(Softmax, op=F.log_softmax):
 # ---- noise in training that keeps units from relying on each other ---------------------------------------------------
 
 
-class Dropout(Layer, op=F.dropout):
+class Dropout(Layer, op=F.dropout, usual=()):
     """In training, each element set to 0 with probability p and the others scaled by 1 / (1 - p)."""
 
-    p: Annotated[float, partial(number_of, least=0, most=1)] = 0.5
+    p: float = 0.5
     inplace: bool = False
-
-    def extra_repr(self):
-        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout1d(Dropout, op=F.dropout1d):

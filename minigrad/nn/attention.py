@@ -49,10 +49,10 @@ class MultiheadAttention(Module):
         self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
         self.reset_parameters()
 
-    def reset_parameters(self, generator=None):
+    def reset_parameters(self):
         """Draw the parameters anew; biases are 0."""
-        init.xavier_uniform_(self.in_proj_weight, generator=generator)
-        self.out_proj.reset_parameters(generator)
+        init.xavier_uniform_(self.in_proj_weight)
+        self.out_proj.reset_parameters()
         if self.in_proj_bias is not None:
             init.zeros_(self.in_proj_bias)
             init.zeros_(self.out_proj.bias)

@@ -54,13 +54,11 @@ class _Row(Module):
         self._put(self._name(index), part)
 
     def __delitem__(self, index):
-        parts = dict(self._parts(self.kind))
-        gone = list(parts)[index] if isinstance(index, slice) else [self._name(index)]
-        numbered = all(name.isdigit() for name in parts)  # then numbers go on counting without a gap
-        for name in parts if numbered else gone:
+        names, rest = list(self._parts(self.kind)), list(self)
+        del rest[index]
+        for name in names:
             delattr(self, name)
-        if numbered:
-            self.extend(part for name, part in parts.items() if name not in gone)
+        self.extend(rest)  # as in PyTorch, under numbers without a gap
 
 
 class Sequential(_Row):

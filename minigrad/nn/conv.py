@@ -1,21 +1,18 @@
 """Convolutional layers and their transposes.
 
 kernel_size, stride, padding, dilation, output_padding  a number, or one for each dimension, vertical first
-padding         or 'valid', none, or 'same', which with stride 1 keeps the size
+padding         of a convolution also 'valid', none, or 'same', which with stride 1 keeps the size
 groups          the channels are cut into so many parts that do not mix
-padding_mode    what stands in the padding: 'zeros', or elements of the input as 'reflect', 'replicate' and 'circular'
-                of pad choose them
 Parameters start even in +-1 / sqrt(K) for K elements of weight[0], as PyTorch's do; bias has shape (out_channels,).
+The ops refuse windows and padding that are out of range, when they are called.
 """
 
 from dataclasses import KW_ONLY, InitVar
-from functools import partial
-from typing import Annotated
 
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.layout import FILTER
 
-from ..core.check import each, one_of
+from ..core.check import each
 from . import functional as F
 from .layer import Positive, Sizes
 from .linear import Affine
@@ -23,10 +20,11 @@ from .linear import Affine
 __all__ = ["Conv1d", "Conv2d", "ConvTranspose1d", "ConvTranspose2d"]
 
 ORDERS = {1: (2, 1, 0), 2: FILTER}  # of the axes of filters in memory: taps, in-channels, out-channels
-MODES = ("zeros", "reflect", "replicate", "circular")
+LEAST = {"kernel_size": 1, "stride": 1, "dilation": 1, "padding": 0, "output_padding": 0}
+USUAL = ("padding", "dilation", "output_padding", "groups", "bias")
 
 
-class _Convolution(Affine):
+class _Convolution(Affine, unnamed=2, usual=USUAL):
     """What all of them have in common; dims is the number of dimensions of the windows."""
 
     in_channels: Positive
@@ -36,28 +34,17 @@ class _Convolution(Affine):
 
     def __post_init__(self, bias, device, dtype):
         super().__post_init__()
-        self._check_each(1, "kernel_size", "stride", "dilation")
-        self._check_padding()
+        layer = type(self).__name__
+        for name, least in LEAST.items():
+            value = getattr(self, name, 0)
+            if name != "padding" or not isinstance(value, str):
+                setattr(self, name, each(layer, name, value, self.dims, least))
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
-                wanted = f"a multiple of groups={self.groups}"
-                raise ShapeError(f"{type(self).__name__}: {name} is {getattr(self, name)}, wanted {wanted}")
+                raise ShapeError(f"{layer}: {name} is {getattr(self, name)}, wanted a multiple of groups={self.groups}")
         into, out = self.in_channels, self.out_channels
         filters = (into, out // self.groups) if self.transposed else (out, into // self.groups)
         self.make_parameters((*filters, *self.kernel_size), out, bias, device, dtype, ORDERS[self.dims])
-
-    def _check_each(self, least, *names):
-        for name in names:
-            setattr(self, name, each(type(self).__name__, name, getattr(self, name), self.dims, least))
-
-    def extra_repr(self):
-        none, one = (0,) * self.dims, (1,) * self.dims
-        usual = {"padding": none, "dilation": one, "output_padding": none, "groups": 1, "bias": True}
-        values = {**vars(self), "bias": self.bias is not None}
-        parts = [f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"]
-        for name, value in {**usual, "padding_mode": "zeros"}.items():
-            parts += [f"{name}={values[name]}"] if values.get(name, value) != value else []
-        return ", ".join(parts)
 
 
 class _Conv(_Convolution):
@@ -67,29 +54,9 @@ class _Conv(_Convolution):
     dilation: Sizes = 1
     groups: Positive = 1
     bias: InitVar[bool] = True
-    padding_mode: Annotated[str, partial(one_of, choices=MODES)] = "zeros"
+    _: KW_ONLY
     device: InitVar[object] = None
     dtype: InitVar[object] = None
-
-    def _check_padding(self):
-        layer = type(self).__name__
-        if not isinstance(self.padding, str):
-            self._check_each(0, "padding")
-        elif one_of(layer, "padding", self.padding, ("valid", "same")) == "same" and max(self.stride) > 1:
-            raise ShapeError(f"{layer}: padding is 'same' and stride {self.stride}, wanted stride 1")
-
-    def forward(self, input):
-        if self.padding_mode == "zeros":
-            return super().forward(input)
-        input = F.pad(input, self._widths(), self.padding_mode)
-        return self.op(input, self.weight, self.bias, self.stride, 0, self.dilation, self.groups)
-
-    def _widths(self):
-        """The widths of the padding as pad takes them: of the last dimension first, before and after."""
-        totals = [d * (size - 1) for d, size in zip(self.dilation, self.kernel_size, strict=True)]
-        if self.padding != "same":
-            totals = [0] * self.dims if self.padding == "valid" else [2 * width for width in self.padding]
-        return [width for total in reversed(totals) for width in (total // 2, total - total // 2)]
 
 
 class Conv1d(_Conv, op=F.conv1d, dims=1):
@@ -120,9 +87,6 @@ class _ConvTranspose(_Convolution, transposed=True):
     _: KW_ONLY
     device: InitVar[object] = None
     dtype: InitVar[object] = None
-
-    def _check_padding(self):
-        self._check_each(0, "padding", "output_padding")
 
 
 class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d, dims=1):

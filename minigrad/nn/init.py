@@ -74,8 +74,6 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
     Errors  also ValueError if fewer than one in a thousand would lie inside
     """
     op = "trunc_normal_"
-    options = {"mean": mean, "std": std, "a": a, "b": b}
-    mean, std, a, b = (float_of(op, name, value) for name, value in options.items())
     if not (std > 0 and a <= b):
         raise ShapeError(f"{op}: std is {std}, a {a}, b {b}; wanted std > 0 and a <= b")
     low, high = (a - mean) / std, (b - mean) / std

@@ -34,12 +34,14 @@ class Layer(Module):
 
     op          is called with the inputs, then with those attributes of the layer that are arguments of it
     unnamed     so many options are shown by their values alone
+    usual       names of options that are shown only where they are not their defaults
     A subclass states these, and what its own base wants to know, as in class Conv1d(_Conv, op=F.conv1d, dims=1).
     """
 
     op = None
     takes: tuple = ()
     unnamed = 0
+    usual: tuple = ("inplace",)
 
     def __init_subclass__(cls, op=None, **facts):
         for name, value in facts.items():
@@ -69,9 +71,13 @@ class Layer(Module):
         return self.op(*inputs, *[getattr(self, name) for name in self.takes])  # by names it would take 6 us longer
 
     def extra_repr(self):
-        own, parts = {**vars(self), "bias": getattr(self, "bias", None) is not None}, []
+        own, parts = dict(vars(self)), []
+        if not isinstance(own.get("bias"), bool):  # a parameter
+            own["bias"] = getattr(self, "bias", None) is not None
         for name, option in self.__dataclass_fields__.items():
-            unset = option.default is None and own.get(name) is None
-            if option.repr and not unset:
-                parts.append(repr(own[name]) if len(parts) < self.unnamed else f"{name}={own[name]!r}")
-        return ", ".join(part for part in parts if part != "inplace=False")
+            value, default = own.get(name), option.default
+            unset = value is None and default is None
+            plain = name in self.usual and {*(value if isinstance(value, tuple) else [value])} == {default}
+            if option.repr and not unset and not plain:
+                parts.append(repr(value) if len(parts) < self.unnamed else f"{name}={value!r}")
+        return ", ".join(parts)

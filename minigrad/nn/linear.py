@@ -7,11 +7,10 @@ from minigrad_kernels.errors import ShapeError
 
 from ..core.check import flag_of, integer_of
 from ..core.tape import write
-from ..core.tensor import tensor_of
 from . import functional as F
 from . import init
 from .layer import Layer, Size
-from .parameter import Parameter, parameter
+from .parameter import parameter
 
 __all__ = ["Affine", "Embedding", "Linear"]
 
@@ -29,14 +28,14 @@ class Affine(Layer):
         self.register_parameter("bias", parameter(layer, (outputs,), device, dtype) if wanted else None)
         self.reset_parameters()
 
-    def reset_parameters(self, generator=None):
+    def reset_parameters(self):
         """Draw the parameters anew."""
         # PyTorch's start; with a = sqrt(5) the bound is 1 / sqrt(fan_in).
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5), generator=generator)
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
             fan_in, _ = init.fans(type(self).__name__, self.weight)
             bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
-            init.uniform_(self.bias, -bound, bound, generator)
+            init.uniform_(self.bias, -bound, bound)
 
 
 class Linear(Affine, op=F.linear):
@@ -74,29 +73,16 @@ class Embedding(Layer, op=F.embedding, unnamed=2):
 
     def __post_init__(self, device, dtype):
         super().__post_init__()
-        self.padding_idx = self._row(self.padding_idx)
+        index, count = self.padding_idx, self.num_embeddings
+        if index is not None:
+            if not -count <= integer_of("Embedding", "padding_idx", index) < count:
+                raise ShapeError(f"Embedding: padding_idx is {index}, wanted one of {count} rows")
+            self.padding_idx = index % count
         self.weight = parameter("Embedding", (self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 
-    def _row(self, index):
-        """The number of a row counted from the front; None for none."""
-        count = self.num_embeddings
-        if index is not None and not -count <= integer_of("Embedding", "padding_idx", index) < count:
-            raise ShapeError(f"Embedding: padding_idx is {index}, wanted one of {count} rows")
-        return None if index is None else index % count
-
-    @classmethod
-    def from_pretrained(cls, embeddings, freeze=True, padding_idx=None):
-        """An Embedding whose weight shares the memory of this Tensor; freeze: it is not trained."""
-        if tensor_of("Embedding", "embeddings", embeddings).ndim != 2:
-            raise ShapeError(f"Embedding: embeddings has shape {embeddings.shape}, wanted two dimensions")
-        made = cls(0, embeddings.shape[1])
-        made.num_embeddings, made.weight = len(embeddings.array), Parameter(embeddings, not freeze)
-        made.padding_idx = made._row(padding_idx)
-        return made
-
-    def reset_parameters(self, generator=None):
+    def reset_parameters(self):
         """Draw the weight anew."""
-        init.normal_(self.weight, generator=generator)
+        init.normal_(self.weight)
         if self.padding_idx is not None:
             write(self.weight)[self.padding_idx] = 0

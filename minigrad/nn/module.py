@@ -5,8 +5,6 @@ by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as
 """
 
 import functools
-import html
-import math
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -110,9 +108,6 @@ class Module:
         other = not over and name in self.__dict__ and self._kinds.get(name) is not kind
         if other or hasattr(type(self), name):
             raise ShapeError(f"{layer}: the name {name!r} is an attribute already")
-        if isinstance(value, type):
-            made = value.__name__
-            raise KindError(f"{layer}: {name} is the class {made}, wanted a {kind.__name__}; make one by {made}(...)")
         if not isinstance(value, kind | None):
             hint = "; give them one by one, as in Sequential(*modules)" if isinstance(value, list | tuple) else ""
             raise KindError(f"{layer}: {name} is a {type(value).__name__}, wanted a {kind.__name__} or None{hint}")
@@ -218,10 +213,9 @@ class Module:
             for name, array in arrays.items()
             if array.shape != own[name].shape
         ]
-        if strict and (missing or unexpected):
+        if strict:
             faults += [f"missing {', '.join(missing)}"] * bool(missing)
             faults += [f"unexpected {', '.join(map(str, unexpected))}"] * bool(unexpected)
-            faults.append("strict=False skips missing and unexpected names")
         if faults:
             raise ShapeError(f"load_state_dict: {type(self).__name__} does not fit: {'; '.join(faults)}")
         for name, array in arrays.items():
@@ -327,15 +321,6 @@ class Module:
         if not parts and len(extra) <= 1:
             return f"{type(self).__name__}({''.join(extra)})"
         return f"{type(self).__name__}(\n  " + "\n  ".join(extra + parts) + "\n)"
-
-    def _repr_html_(self):
-        text, parameters = repr(self), list(self.parameters())
-        count = sum(math.prod(parameter.shape) for parameter in parameters)
-        places = " and ".join(sorted({f"{parameter.dtype} on {parameter.device}" for parameter in parameters}))
-        facts = f"{type(self).__name__}: {count:,} parameters" + (f", {places}" if places else "")
-        state = "" if text.count("\n") > 30 else ' open=""'
-        summary = f"<summary><b>{html.escape(facts)}</b></summary>"
-        return f"<details{state}>{summary}<pre>{html.escape(text)}</pre></details>"
 
 
 def _joined(path, name):

@@ -14,46 +14,36 @@ from typing import Annotated
 from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
-from ..core.check import flag_of, integer_of, number_of
+from ..core.check import number_of, shape_of
 from ..core.create import zeros
 from ..core.modes import repeating
 from ..core.tape import write
 from ..core.tensor import tensor_of
 from . import functional as F
 from . import init
-from .layer import Layer, Positive
+from .layer import Layer, Positive, Sizes
 from .parameter import parameter
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm"]
 
 
-def _momentum(layer, name, value):
-    return None if value is None else number_of(layer, name, value, 0, 1)
-
-
-def _sizes(layer, name, value):
-    return tuple(integer_of(layer, name, size, 0) for size in (value if isinstance(value, tuple | list) else (value,)))
-
-
 Eps = Annotated[float, partial(number_of, least=0)]
-Momentum = Annotated[float | None, _momentum]
+Momentum = Annotated[float | None, lambda layer, name, m: m if m is None else number_of(layer, name, m, 0, 1)]
 
 
 class _Norm(Layer, unnamed=1):
     """Keeps weight and bias."""
 
     def _make_parameters(self, shape, affine, bias, device, dtype):
-        layer = type(self).__name__
-        for name, wanted in (("weight", affine), ("bias", flag_of(layer, "bias", bias) and affine)):
-            self.register_parameter(name, parameter(layer, shape, device, dtype) if wanted else None)
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, parameter(type(self).__name__, shape, device, dtype) if wanted else None)
         self.reset_parameters()
 
-    def reset_parameters(self, generator=None):
+    def reset_parameters(self):
         """Weight 1, bias 0."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        for fill, tensor in ((init.ones_, self.weight), (init.zeros_, self.bias)):
+            if tensor is not None:
+                fill(tensor)
 
 
 class _Channels(_Norm):
@@ -87,12 +77,11 @@ class _BatchNorm(_Channels):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
     def _make_statistics(self, device, dtype):
-        mean = var = count = None
-        if self.track_running_stats:
-            mean, var = (parameter(type(self).__name__, (self.num_features,), device, dtype).detach() for _ in range(2))
-            count = zeros(dtype="int64", device=device or "cpu")
-        for name, tensor in (("running_mean", mean), ("running_var", var), ("num_batches_tracked", count)):
+        layer, kept = type(self).__name__, self.track_running_stats
+        for name in ("running_mean", "running_var"):
+            tensor = parameter(layer, (self.num_features,), device, dtype).detach() if kept else None
             self.register_buffer(name, tensor)
+        self.register_buffer("num_batches_tracked", zeros(dtype="int64", device=device or "cpu") if kept else None)
 
     def reset_running_stats(self):
         """Forget the batches seen so far."""
@@ -101,21 +90,19 @@ class _BatchNorm(_Channels):
             init.ones_(self.running_var)
             init.zeros_(self.num_batches_tracked)
 
-    def reset_parameters(self, generator=None):
+    def reset_parameters(self):
         """Weight 1, bias 0, no batches seen."""
         self.reset_running_stats()
         super().reset_parameters()
 
     def forward(self, input):
         self._check(input)
-        tracking = self.training and self.track_running_stats
-        counting = tracking and self.num_batches_tracked is not None and not repeating.get()
+        counting = self.training and self.num_batches_tracked is not None and not repeating.get()
         momentum = self.momentum
         if momentum is None:
             momentum = 1 / (self.num_batches_tracked.item() + 1) if counting else 0.0
-        batch_decides = self.training or self.running_mean is None
-        statistics = (self.running_mean, self.running_var) if tracking or not self.training else (None, None)
-        out = F.batch_norm(input, *statistics, self.weight, self.bias, batch_decides, momentum, self.eps)
+        statistics, by_batch = (self.running_mean, self.running_var), self.training or self.running_mean is None
+        out = F.batch_norm(input, *statistics, self.weight, self.bias, by_batch, momentum, self.eps)
         if counting:
             devices.accumulate(write(self.num_batches_tracked), 1)
         return out
@@ -146,8 +133,7 @@ class _InstanceNorm(_Channels):
 
     def _make_statistics(self, device, dtype):
         if self.track_running_stats:
-            wanted = "wanted False: there are no running statistics"
-            raise ShapeError(f"{type(self).__name__}: track_running_stats is True, {wanted}")
+            raise ShapeError(f"{type(self).__name__}: track_running_stats is True, wanted False: none are kept")
 
     def forward(self, input):
         self._check(input)
@@ -178,7 +164,7 @@ class LayerNorm(_Norm, op=F.layer_norm):
     Shapes  (..., *normalized_shape), out alike
     """
 
-    normalized_shape: Annotated[int | tuple[int, ...], _sizes]
+    normalized_shape: Annotated[Sizes, lambda layer, name, value: shape_of(layer, name, (value,))]
     eps: Eps = 1e-5
     elementwise_affine: bool = True
     bias: InitVar[bool] = True
@@ -208,6 +194,6 @@ class GroupNorm(_Norm, op=F.group_norm, unnamed=2):
     def __post_init__(self, bias, device, dtype):
         super().__post_init__()
         if self.num_channels % self.num_groups:
-            wanted = f"a multiple of num_groups={self.num_groups}"
-            raise ShapeError(f"GroupNorm: num_channels is {self.num_channels}, wanted {wanted}")
+            got = f"num_channels is {self.num_channels}"
+            raise ShapeError(f"GroupNorm: {got}, wanted a multiple of num_groups={self.num_groups}")
         self._make_parameters((self.num_channels,), self.affine, bias, device, dtype)

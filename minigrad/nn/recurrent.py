@@ -1,9 +1,8 @@
 """Recurrent layers: RNN, LSTM and GRU over a sequence, and their cells for one step.
 
 Letters     L steps, N batch, I input_size, H hidden_size, D directions
-Shapes      input (L, N, I), or (N, L, I) with batch_first, or (L, I) without a batch
-            output (L, N, D H) likewise; states (D num_layers, N, H)
-            a cell takes (N, I) or (I,) and gives (N, H) or (H,)
+Shapes      input (L, N, I), or (N, L, I) with batch_first; output (L, N, D H) likewise; states (D num_layers, N, H)
+            a cell takes (N, I) and gives (N, H)
 Errors      ValueError for shapes that do not fit and options out of range, TypeError for those of another kind
 Source      Elman 1990, "Finding structure in time"; Hochreiter and Schmidhuber 1997, "Long short-term memory"; Cho and
             others 2014, "Learning phrase representations using RNN encoder-decoder"; names, order of gates and layout
@@ -11,60 +10,75 @@ Source      Elman 1990, "Finding structure in time"; Hochreiter and Schmidhuber 
 """
 
 import math
-from typing import Any
+from dataclasses import KW_ONLY, InitVar
+from functools import partial
+from typing import Annotated
 
 from minigrad_kernels.errors import ShapeError
 
-from ..core.check import flag_of, integer_of, one_of
+from ..core.check import number_of, one_of
 from ..core.create import zeros
 from ..core.tensor import tensor_of
 from . import functional as F
 from . import init
-from .module import Module
+from .layer import Layer, Positive, Size
 from .parameter import parameter
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
 
-
-def _rnn(nonlinearity):
-    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it."""
-    function = getattr(F, one_of("RNN", "nonlinearity", nonlinearity, ("tanh", "relu")))
-    return lambda x, h, states: (function(x + h),)
+NONLINEAR = ("tanh", "relu")
+USUAL = ("num_layers", "bias", "batch_first", "dropout", "bidirectional", "nonlinearity")
 
 
-def _lstm(x, h, states):
+class _Plain:
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it.
+
+    A step takes W_ih x + b_ih, W_hh h + b_hh and the states, and gives the next states, of which the first is h.
+    """
+
+    nonlinearity: str
+
+    def step(self, x, h, states):
+        return (getattr(F, self.nonlinearity)(x + h),)
+
+
+class _Long:
     """i, f, g, o = the sums of x and h;  c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c')."""
-    i, f, g, o = (x + h).chunk(4, -1)
-    c = F.sigmoid(f) * states[1] + F.sigmoid(i) * F.tanh(g)
-    return F.sigmoid(o) * F.tanh(c), c
+
+    gates, states = 4, 2
+
+    def step(self, x, h, states):
+        i, f, g, o = (x + h).chunk(4, -1)
+        c = F.sigmoid(f) * states[1] + F.sigmoid(i) * F.tanh(g)
+        return F.sigmoid(o) * F.tanh(c), c
 
 
-def _gru(x, h, states):
+class _Gated:
     """r, z = sigmoid of the sums of x and h;  n = tanh(n_x + r n_h);  h' = (1 - z) n + z h."""
-    (rx, zx, nx), (rh, zh, nh) = x.chunk(3, -1), h.chunk(3, -1)
-    z, n = F.sigmoid(zx + zh), F.tanh(nx + F.sigmoid(rx + rh) * nh)
-    return (n + z * (states[0] - n),)
+
+    gates = 3
+
+    def step(self, x, h, states):
+        (rx, zx, nx), (rh, zh, nh) = x.chunk(3, -1), h.chunk(3, -1)
+        z, n = F.sigmoid(zx + zh), F.tanh(nx + F.sigmoid(rx + rh) * nh)
+        return (n + z * (states[0] - n),)
 
 
-class _Recurrent(Module):
+class _Recurrent(Layer, unnamed=2, usual=USUAL):
     """What all have in common. gates: rows of H in a weight; states: how many a step hands on."""
 
     gates, states = 1, 1
-    step: Any = None  # (W_ih x + b_ih, W_hh h + b_hh, states) -> the next states, of which the first is h
 
-    def __init__(self, input_size, hidden_size, bias, device, dtype):
-        name = type(self).__name__
-        self.input_size = integer_of(name, "input_size", input_size, 0)
-        self.hidden_size = integer_of(name, "hidden_size", hidden_size, 1)
-        self.bias, self.made_by = flag_of(name, "bias", bias), dict(device=device, dtype=dtype)
+    input_size: Size
+    hidden_size: Positive
 
-    def make(self, suffix, inputs):
+    def make(self, suffix, inputs, device, dtype):
         """The weights of one direction of a layer."""
         rows = self.gates * self.hidden_size
         shapes = {"weight_ih": (rows, inputs), "weight_hh": (rows, self.hidden_size)}
         shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if self.bias else {}
         for part, shape in shapes.items():
-            self.register_parameter(part + suffix, parameter(type(self).__name__, shape, **self.made_by))
+            self.register_parameter(part + suffix, parameter(type(self).__name__, shape, device, dtype))
 
     def reset_parameters(self):
         """Draw all weights anew, evenly from +-1 / sqrt(H)."""
@@ -82,59 +96,46 @@ class _Recurrent(Module):
         if states is None:
             return (zeros(*shape, dtype=x.dtype, device=x.device),) * self.states
         given = states if isinstance(states, tuple) else (states,)
-        if [tensor_of(type(self).__name__, "hx", one).shape for one in given] != [shape] * self.states:
-            shapes = [one.shape for one in given]
+        shapes = [tensor_of(type(self).__name__, "hx", one).shape for one in given]
+        if shapes != [shape] * self.states:
             raise ShapeError(f"{type(self).__name__}: hx has shapes {shapes}, wanted {self.states} of {shape}")
         return given
 
-    def check_input(self, input, ndims):
-        """The input, of so many dimensions, the last of input_size."""
+    def check_input(self, input, ndim):
+        """Refuse an input that has not so many dimensions, the last of input_size."""
         shape = tensor_of(type(self).__name__, "input", input).shape
-        if len(shape) not in ndims or shape[-1] != self.input_size:
-            wanted = f"{' or '.join(map(str, ndims))} dimensions, the last of {self.input_size}"
+        if len(shape) != ndim or shape[-1] != self.input_size:
+            wanted = f"{ndim} dimensions, the last of {self.input_size}"
             raise ShapeError(f"{type(self).__name__}: input has shape {shape}, wanted {wanted}")
 
     def given(self, states):
         """The states as they are handed out: one by itself, two as a pair."""
         return states[0] if self.states == 1 else states
 
-    def extra_repr(self):
-        return f"{self.input_size}, {self.hidden_size}"
-
 
 class _Layers(_Recurrent):
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        name = type(self).__name__
-        self.num_layers = integer_of(name, "num_layers", num_layers, 1)
-        self.batch_first = flag_of(name, "batch_first", batch_first)
-        self.bidirectional, self.dropout = flag_of(name, "bidirectional", bidirectional), dropout
+    num_layers: Positive = 1
+    bias: bool = True
+    batch_first: bool = False
+    dropout: Annotated[float, partial(number_of, least=0, most=1)] = 0.0
+    bidirectional: bool = False
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    def __post_init__(self, device, dtype):
+        super().__post_init__()
         directions = ("", "_reverse") if self.bidirectional else ("",)
         self.suffixes = [[f"_l{layer}{direction}" for direction in directions] for layer in range(self.num_layers)]
         for layer, suffixes in enumerate(self.suffixes):
             for suffix in suffixes:
-                self.make(suffix, self.hidden_size * len(directions) if layer else self.input_size)
+                self.make(suffix, self.hidden_size * len(directions) if layer else self.input_size, device, dtype)
         self.reset_parameters()
 
     def forward(self, input, hx=None):
-        self.check_input(input, (2, 3))
-        alone = input.ndim == 2
-        x = input.unsqueeze(1) if alone else input.transpose(0, 1) if self.batch_first else input
+        self.check_input(input, 3)
+        x = input.transpose(0, 1) if self.batch_first else input
         count = len(self.suffixes) * len(self.suffixes[0])
-        shape = (count, self.hidden_size) if alone else (count, x.shape[1], self.hidden_size)
-        states, ends = self.started(hx, shape, x), []
-        states = [one.unsqueeze(1) for one in states] if alone else states
+        states, ends = self.started(hx, (count, x.shape[1], self.hidden_size), x), []
         for layer, suffixes in enumerate(self.suffixes):
             if layer and self.dropout:
                 x = F.dropout(x, self.dropout, self.training)
@@ -145,8 +146,6 @@ class _Layers(_Recurrent):
                 ends.append(end)
             x = outputs[0] if len(outputs) == 1 else F.cat(outputs, -1)
         states = tuple(F.stack(list(state)) for state in zip(*ends, strict=True))
-        if alone:
-            return x.squeeze(1), self.given(tuple(one.squeeze(1) for one in states))
         return (x.transpose(0, 1) if self.batch_first else x), self.given(states)
 
     def run(self, x, suffix, states):
@@ -159,18 +158,23 @@ class _Layers(_Recurrent):
 
 
 class _Cell(_Recurrent):
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.make("", self.input_size)
+    bias: bool = True
+    _: KW_ONLY
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    def __post_init__(self, device, dtype):
+        super().__post_init__()
+        self.make("", self.input_size, device, dtype)
         self.reset_parameters()
 
     def forward(self, input, hx=None):
-        self.check_input(input, (1, 2))
-        states = self.started(hx, (*input.shape[:-1], self.hidden_size), input)
+        self.check_input(input, 2)
+        states = self.started(hx, (len(input), self.hidden_size), input)
         return self.given(self.step(self.product("ih", "", input), self.product("hh", "", states[0]), states))
 
 
-class RNN(_Layers):
+class RNN(_Plain, _Layers):
     """A recurrent layer: h' = tanh(W_ih x + b_ih + W_hh h + b_hh); gives (output, h_n).
 
     num_layers      layers, each of which reads the output of the one below
@@ -181,10 +185,10 @@ class RNN(_Layers):
 
     def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", *args, **kwargs):
         super().__init__(input_size, hidden_size, num_layers, *args, **kwargs)
-        self.step = _rnn(nonlinearity)
+        self.nonlinearity = one_of("RNN", "nonlinearity", nonlinearity, NONLINEAR)
 
 
-class LSTM(_Layers):
+class LSTM(_Long, _Layers):
     """A layer with a long memory c beside its output h; takes (h_0, c_0) and gives (output, (h_n, c_n)).
 
     Math    c' = sigmoid(f) c + sigmoid(i) tanh(g);  h' = sigmoid(o) tanh(c'), where
@@ -192,10 +196,8 @@ class LSTM(_Layers):
     num_layers, dropout, bidirectional  as in RNN
     """
 
-    gates, states, step = 4, 2, staticmethod(_lstm)
 
-
-class GRU(_Layers):
+class GRU(_Gated, _Layers):
     """A layer whose gates say what of its state stays; gives (output, h_n).
 
     Math    r, z = sigmoid(W_ih x + b_ih + W_hh h + b_hh);  n = tanh(W_in x + b_in + r (W_hn h + b_hn))
@@ -203,24 +205,16 @@ class GRU(_Layers):
     num_layers, dropout, bidirectional  as in RNN
     """
 
-    gates, step = 3, staticmethod(_gru)
 
-
-class RNNCell(_Cell):
+class RNNCell(_Plain, _Cell):
     """One step of an RNN."""
 
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, device, dtype)
-        self.step = _rnn(nonlinearity)
+    nonlinearity: Annotated[str, partial(one_of, choices=NONLINEAR)] = "tanh"
 
 
-class LSTMCell(_Cell):
+class LSTMCell(_Long, _Cell):
     """One step of an LSTM: takes and gives (h, c)."""
 
-    gates, states, step = 4, 2, staticmethod(_lstm)
 
-
-class GRUCell(_Cell):
+class GRUCell(_Gated, _Cell):
     """One step of a GRU."""
-
-    gates, step = 3, staticmethod(_gru)

@@ -4,7 +4,6 @@ padding     a width for all sides, or one a side, (left, right) or (left, right,
 """
 
 from dataclasses import field
-from typing import Annotated
 
 from ..core.check import each
 from . import functional as F
@@ -58,11 +57,6 @@ class Unflatten(Layer):
         return F.unflatten(input, self.dim, self.unflattened_size)
 
 
-def _floats(layer, name, value):
-    """The numbers, or the one number, as floats, which PyTorch shows."""
-    return tuple(map(float, value)) if isinstance(value, tuple | list) else value and float(value)
-
-
 class Upsample(Layer, op=F.interpolate):
     """Images of another size, each element taken from the nearest one, or from a mean of near ones.
 
@@ -71,7 +65,7 @@ class Upsample(Layer, op=F.interpolate):
     """
 
     size: Sizes | None = None
-    scale_factor: Annotated[float | tuple[float, ...] | None, _floats] = None
+    scale_factor: float | tuple[float, ...] | None = None
     mode: str = "nearest"
     align_corners: bool | None = field(default=None, repr=False)
 

@@ -24,7 +24,7 @@ class Row(NamedTuple):
 
     path: str
     kind: str
-    shape: tuple | None  # of the output; None if the layer was not called or returned no Tensor
+    shape: tuple | None  # of the output, of several the first; None if it is no Tensor
     parameters: int  # its own, counted at its first call
     macs: int  # multiply-adds
     nbytes: int  # of the output
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 class Summary:
     """What a network is made of; print it.
 
-    rows            a Row for each call of a layer, in the order of the calls, then layers not called
+    rows            a Row for each call of a layer, in the order of the calls
     parameters      of the whole network, shared ones once
     trainable       those that require a gradient
     macs, nbytes    multiply-adds of convolutions and linear layers, and bytes of all outputs, for this input
@@ -83,6 +83,7 @@ def summary(model, input_shape):
     listed = [module for module in paths if not module._modules or module._parameters]
 
     def note(module, given, out):
+        out = out[0] if isinstance(out, tuple) else out
         own = [parameter for parameter in module.parameters(recurse=False) if parameter not in counted]
         counted.update(own)
         shape, *cost = (out.shape, _macs(module, given, out), out.array.nbytes) if isinstance(out, Tensor) else NOTHING
@@ -101,10 +102,6 @@ def summary(model, input_shape):
             handle.remove()
         for module, mode in modes:
             module.training = mode
-    called = {row.path for row in rows}
-    for module in listed:
-        if paths[module] not in called:
-            note(module, (), None)
     trainable = _count(parameter for parameter in parameters if parameter.requires_grad)
     return Summary(type(model).__name__, shape, tuple(rows), _count(parameters), trainable)
 

@@ -9,11 +9,10 @@ import math
 import weakref
 
 from minigrad_kernels import optimizer as kernels
-from minigrad_kernels.errors import StateError
+from minigrad_kernels.errors import ShapeError, StateError
 
-from .. import device, ops
+from .. import device
 from ..core.check import number_of
-from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
 from .optimizer import number_there, plain
@@ -25,19 +24,19 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """Scale all gradients by one factor, so that their norm as one long vector is at most max_norm.
 
     Math    gradient *= min(1, max_norm / (norm + 1e-6))
-    norm_type           p of the p-norm; 'inf' or math.inf for the largest magnitude
+    norm_type           2, the Euclidean norm, alone
     error_if_nonfinite  refuse a norm that is infinite or NaN, with the gradients as they are; otherwise they
                         become zeros or NaN, as in PyTorch
     Returns the norm before, a Tensor without dimensions. Where all gradients lie on one GPU it lies there too, and the
     host waits for nothing, unless error_if_nonfinite makes it read the norm.
     Errors  RuntimeError for a norm that is refused
     """
-    op = "clip_grad_norm_"
-    norm_type = number_of(op, "norm_type", math.inf if norm_type == "inf" else plain(norm_type), 0)
-    parameters = _with_gradients(parameters)
-    norm, factor = _clipping(op, parameters, max_norm, norm_type)
+    if norm_type != 2:
+        raise ShapeError(f"clip_grad_norm_: norm_type is {norm_type}, wanted 2; clip_grad_value_ bounds each element")
+    parameters = _with_gradients(parameters)  # a list, as they are gone through twice
+    norm, factor = clip_scale(parameters, max_norm)
     if error_if_nonfinite and not math.isfinite(size := norm.item()):
-        raise StateError(f"{op}: the {norm_type}-norm of the gradients is {size}; error_if_nonfinite=False goes on")
+        raise StateError(f"clip_grad_norm_: the norm of the gradients is {size}; error_if_nonfinite=False goes on")
     if device.place_of(factor) is device.CPU and factor[0] == 1:  # known without waiting
         return norm
     for place, batch in batches_of(parameters):
@@ -56,7 +55,17 @@ def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
     Returns (norm, scale): a Tensor without dimensions and an array (1,) of float64, both where the gradients are. If
     those lie on several devices, both lie on the CPU; found_inf then too.
     """
-    return _clipping("clip_scale", _with_gradients(parameters), max_norm, 2, inverse, found_inf)
+    max_norm, batches = number_of("clip_grad_norm_", "max_norm", plain(max_norm), 0), batches_of(parameters)
+    places = {place for place, _ in batches}
+    home = places.pop() if len(places) == 1 else device.CPU
+    if inverse is not None:
+        inverse = number_there(inverse, home)
+    with home.active():
+        squares = _squares(batches, home)
+        dtype = batches[0][1][0].grad.dtype if batches else device.default_dtype
+        norm, factor = device.empty((), dtype, like=squares), device.empty((1,), "float64", like=squares)
+        kernels.clip_factor(squares, max_norm, norm, factor, inverse, found_inf)
+    return Tensor(norm), factor
 
 
 def clip_grad_value_(parameters, clip_value):
@@ -77,7 +86,7 @@ def _with_gradients(parameters):
 def batches_of(parameters):
     """(place, parameters) whose gradients lie there and have one type, which one launch takes."""
     batches = {}
-    for parameter in parameters:
+    for parameter in _with_gradients(parameters):
         gradient = parameter.grad.array
         batches.setdefault((device.place_of(gradient), gradient.dtype), []).append(parameter)
     return [(place, batch) for (place, _), batch in batches.items()]
@@ -94,21 +103,6 @@ def _plan(owner):
     return _plans[key][1]
 
 
-def _clipping(op, parameters, max_norm, norm_type, inverse=None, found_inf=None):
-    """(norm, factor), a Tensor and an array (1,) of the device that holds all gradients, which computes them itself."""
-    max_norm, batches = number_of(op, "max_norm", plain(max_norm), 0), batches_of(parameters)
-    places = {place for place, _ in batches}
-    home = places.pop() if len(places) == 1 else device.CPU
-    if inverse is not None:
-        inverse = number_there(inverse, home)
-    with home.active():
-        squares = _squares(batches, home) if norm_type == 2 else _squared_norm(parameters, norm_type, home)
-        dtype = parameters[0].grad.dtype if parameters else device.default_dtype
-        norm, factor = device.empty((), dtype, like=squares), device.empty((1,), "float64", like=squares)
-        kernels.clip_factor(squares, max_norm, norm, factor, inverse, found_inf)
-    return Tensor(norm), factor
-
-
 def _squares(batches, home):
     """The sum of the squares of each gradient, in float64."""
     found = []
@@ -121,16 +115,3 @@ def _squares(batches, home):
     if len(found) == 1:
         return found[0]
     return device.array_module(found[0]).concatenate(found) if found else device.zeros((0,), "float64")
-
-
-@no_grad()
-def _squared_norm(parameters, norm_type, home):
-    """The square of the p-norm, of float64 and shape (1,), from which clip_factor takes the root again."""
-    sizes = [ops.abs(parameter.grad.double()) for parameter in parameters if parameter.grad.numel()]
-    if not sizes:
-        return device.move(device.zeros((1,), "float64"), home.name)
-    if norm_type == math.inf:
-        norm = ops.amax(ops.stack([ops.amax(size).to(home.name) for size in sizes]))
-    else:
-        norm = ops.sum(ops.stack([ops.sum(size**norm_type).to(home.name) for size in sizes])) ** (1 / norm_type)
-    return (norm * norm).array.reshape(1)

@@ -361,8 +361,7 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            cuts = [
-                (lr, max(lr * self.factor, least)) for lr, least in zip(self.get_last_lr(), self.min_lrs, strict=True)
-            ]
-            _set(self.optimizer, [cut if lr - cut > self.eps else lr for lr, cut in cuts])
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                cut = max(group["lr"] * self.factor, least)
+                group["lr"] = cut if group["lr"] - cut > self.eps else group["lr"]
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0

@@ -18,7 +18,6 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device, ops
 from ..core.check import flag_of, integer_of, number_of, one_of
-from ..core.interceptors import interceptors
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
@@ -26,9 +25,8 @@ from .optimizer import Optimizer, plain
 
 __all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop", "Rule", "orthogonalized"]
 
-OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
-FLAGS = {"amsgrad", "centered", "decoupled_weight_decay", "maximize", "nesterov"}
-COMMON = {"maximize", "foreach", "fused"}
+OWN = {"adjust_lr_fn", "betas", "ns_coefficients"}  # options that a rule checks itself
+FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
 NUMBERS = frozenset({float, int, bool})
 COEFFICIENTS = (3.4445, -4.775, 2.0315)  # of the fifth degree: the steepest at 0 that keeps singular values near 1
 
@@ -49,10 +47,8 @@ class Rule(Optimizer):
     kernel = ""
     hyper: tuple | list = ()
 
-    def __init__(self, params, own, common):
-        if unknown := common.keys() - COMMON:
-            raise KindError(f"{self.name}() got an unexpected keyword argument {min(unknown)!r}")
-        super().__init__(params, {**own, "maximize": common.get("maximize", False)})
+    def __init__(self, params, own, *, maximize=False, foreach=None, fused=None):
+        super().__init__(params, {**own, "maximize": maximize})
 
     def check(self, options):
         for name in self.defaults.keys() - OWN:
@@ -62,14 +58,14 @@ class Rule(Optimizer):
                 number_of(self.name, name, options[name], 0)
 
     def options(self, group, age):
-        """The numbers of the kernel by their names, and others."""
+        """The numbers of the kernel by their names, and others; what is missing is 0."""
         return {**group, "step": age + 1}
 
     def numbers(self, group, age):
         options = self.options(group, age)
-        numbers = [options[name] for name in self.hyper]
+        numbers = [options.get(name, 0) for name in self.hyper]
         if not NUMBERS.issuperset(map(type, numbers)):
-            numbers = [number_of(self.name, name, plain(options[name])) for name in self.hyper]
+            numbers = [number_of(self.name, name, plain(options.get(name, 0))) for name in self.hyper]
         return np.fromiter(numbers, np.float64, len(numbers))  # in half the time of np.array
 
     def update(self, group, age, parameters, plan, **numbers):
@@ -79,10 +75,13 @@ class Rule(Optimizer):
             for name, option in self.kept.items()
             if name != "step"
         ]
-        getattr(kernels, self.kernel)(*self.written(parameters), *arrays, hyper, plan, **numbers)
-        if "step" in self.kept:
-            for state in states:
-                state["step"] = age + 1
+        self.launch(group, *self.written(parameters), arrays, hyper, plan, **numbers)
+        for state in states if "step" in self.kept else ():
+            state["step"] = age + 1
+
+    def launch(self, group, arrays, gradients, kept, hyper, plan, **numbers):
+        """Change arrays of parameters, and those that are kept of them, by their gradients."""
+        getattr(kernels, self.kernel)(arrays, gradients, *kept, hyper, plan, **numbers)
 
     @staticmethod
     def written(parameters):
@@ -90,61 +89,41 @@ class Rule(Optimizer):
 
         Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
         """
-        told = interceptors()
-        for parameter in parameters:
-            if told or not parameter.is_leaf:
-                write(parameter)
-            else:  # the same where nobody has to be told
-                parameter.version[0] += 1
-        return [parameter._data for parameter in parameters], [parameter.grad._data for parameter in parameters]
+        return list(map(write, parameters)), [parameter.grad.array for parameter in parameters]
 
     @staticmethod
     def arrays(name, group, parameters, states):
         """The arrays of this name in the states of the parameters, made where there were none."""
-        try:
-            return [state[name] for state in states]  # as nearly always
-        except KeyError:
-            for parameter, state in zip(parameters, states, strict=True):
-                if name not in state:
-                    like, start = parameter.array, group.get("initial_accumulator_value", 0)
-                    state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
+        for parameter, state in zip(parameters, states, strict=True):
+            if name not in state:
+                like, start = parameter.array, group.get("initial_accumulator_value", 0)
+                state[name] = device.full(like.shape, start, like.dtype, device.order_of(like), like)
         return [state[name] for state in states]
 
 
 class SGD(Rule):
     """Gradient descent, with momentum and weight decay where they are not 0.
 
-    Math    d = g + weight_decay p;  b = momentum b + (1 - dampening) d, at the first step b = d
+    Math    d = g + weight_decay p;  b = momentum b + d
             p = p - lr b, or p - lr (d + momentum b) with nesterov; maximize turns the sign of g
     momentum        what the step keeps of those before; 0 for none
-    dampening       what a new gradient lacks in the step, any number
     nesterov        look ahead: the gradient enters the step at once and by way of the momentum
-    Errors  ValueError also for nesterov without momentum or with dampening
+    Errors  ValueError also for nesterov without momentum, and for a state with dampening, which is not built
     Source  Sutskever and others 2013, "On the importance of initialization and momentum in deep learning", in
             the form of torch.optim.SGD
     """
 
     kernel, hyper, kept = "sgd", members(kernels.SGD), {"momentum_buffer": "momentum"}
 
-    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, **common):
-        own = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov)
-        super().__init__(params, own, common)
+    def __init__(self, params, lr=1e-3, momentum=0, *, weight_decay=0, nesterov=False, **common):
+        own = dict(lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+        super().__init__(params, own, **common)
 
     def check(self, options):
         super().check(options)
-        momentum, dampening = options["momentum"], number_of("SGD", "dampening", options["dampening"])
-        if options["nesterov"] and not (momentum > 0 and dampening == 0):
-            raise ShapeError(f"SGD: momentum is {momentum}, dampening {dampening}; nesterov wants above 0 and 0")
-
-    def age(self, state):
-        return "momentum_buffer" in state
-
-    def options(self, group, age):
-        return {**group, "first": bool(group["momentum"]) and not age}
-
-    def recount(self, states, count):
-        for state in states if count else ():  # the first step has not come yet: the buffer has no value
-            state.pop("momentum_buffer", None)
+        momentum, dampening = options["momentum"], options.get("dampening", 0)  # which a state of PyTorch's holds
+        if dampening or options["nesterov"] and not momentum:
+            raise ShapeError(f"SGD: momentum is {momentum}, dampening {dampening}; wanted above 0 for nesterov, and 0")
 
 
 class Adam(Rule):
@@ -156,18 +135,16 @@ class Adam(Rule):
             p = p - lr m / (1 - beta1^t) / (sqrt(u / (1 - beta2^t)) + eps), t = 1, 2, ... the step
     betas           (beta1, beta2): what the averages keep of themselves, each at least 0 and below 1
     amsgrad         divide by the largest average of the square, so that steps never grow again
-    decoupled_weight_decay  shrink the parameters apart from the gradient, as AdamW does; by name, False
     Source  Kingma and Ba 2015, "Adam", algorithm 1; Reddi and others 2018, "On the convergence of Adam and
             beyond", algorithm 2
     """
 
-    kernel, hyper = "adam", members(kernels.Adam)
+    kernel, hyper, decoupled = "adam", members(kernels.Adam), False
     kept = {"step": True, "exp_avg": True, "exp_avg_sq": True, "max_exp_avg_sq": "amsgrad"}
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False, **common):
         own = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad)
-        own["decoupled_weight_decay"] = common.pop("decoupled_weight_decay", False)
-        super().__init__(params, own, common)
+        super().__init__(params, own, **common)
 
     def check(self, options):
         super().check(options)
@@ -180,7 +157,7 @@ class Adam(Rule):
 
     def options(self, group, age):
         beta1, beta2 = group["betas"]
-        return {**group, "step": age + 1, "beta1": beta1, "beta2": beta2, "decoupled": group["decoupled_weight_decay"]}
+        return {**group, "step": age + 1, "beta1": beta1, "beta2": beta2, "decoupled": self.decoupled}
 
 
 class AdamW(Adam):
@@ -190,13 +167,10 @@ class AdamW(Adam):
     Source  Loshchilov and Hutter 2019, "Decoupled weight decay regularization", algorithm 2
     """
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **common):
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, decoupled_weight_decay=True, **common)
+    decoupled = True
 
-    def load_state_dict(self, state_dict):
-        super().load_state_dict(state_dict)
-        for group in self.param_groups:  # also where Adam without it saved the state
-            group["decoupled_weight_decay"] = True
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False, **common):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, **common)
 
 
 class RMSprop(Rule):
@@ -217,7 +191,7 @@ class RMSprop(Rule):
 
     def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, **common):
         own = dict(lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered)
-        super().__init__(params, own, common)
+        super().__init__(params, own, **common)
 
 
 class Adagrad(Rule):
@@ -235,7 +209,7 @@ class Adagrad(Rule):
 
     def __init__(self, params, lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, **common):
         own = dict(lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=eps)
-        super().__init__(params, own | dict(initial_accumulator_value=initial_accumulator_value), common)
+        super().__init__(params, own | dict(initial_accumulator_value=initial_accumulator_value), **common)
 
 
 class Composed(Rule):
@@ -248,14 +222,10 @@ class Composed(Rule):
         raise NotImplementedError
 
     def options(self, group, age):
-        return group | dict.fromkeys(("momentum", "dampening", "nesterov", "maximize", "first"), 0)
+        return {"lr": group["lr"], "weight_decay": group["weight_decay"]}
 
     @no_grad()
-    def update(self, group, age, parameters, plan, scale=None, found_inf=None):
-        hyper, states = self.numbers(group, age), list(map(self.state.__getitem__, parameters))
-        names = [name for name in self.kept if name != "step"]
-        kept = [self.arrays(name, group, parameters, states) for name in names]
-        arrays, gradients = self.written(parameters)
+    def launch(self, group, arrays, gradients, kept, hyper, plan, scale=None, found_inf=None):
         steps = []
         for p, gradient, *state in zip(arrays, gradients, *kept, strict=True):
             g = Tensor(gradient)
@@ -266,8 +236,6 @@ class Composed(Rule):
                 device.assign(buffer, value.array)
             steps.append(along.to(g.dtype).array)
         kernels.sgd(arrays, steps, None, hyper, plan, found_inf=found_inf)  # p - lr (step + weight_decay p)
-        for state in states if "step" in self.kept else ():
-            state["step"] = age + 1
 
 
 class Adadelta(Composed):
@@ -283,10 +251,10 @@ class Adadelta(Composed):
     kept = {"step": True, "square_avg": True, "acc_delta": True}
 
     def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, **common):
-        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), common)
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), **common)
 
     def options(self, group, age):
-        return super().options(group, age) | {"weight_decay": 0}
+        return {"lr": group["lr"]}  # direction has the decay
 
     def direction(self, group, p, g, v, u):
         rho, eps = group["rho"], group["eps"]

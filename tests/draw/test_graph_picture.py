@@ -168,12 +168,7 @@ def test_save(tmp_path):
 # ---- in notebooks ------------------------------------------------------------------------------------------------
 
 
-def test_a_notebook_shows_modules_and_histories():
-    text = models.build("lenet", (1, 28, 28))._repr_html_()
-    assert "Sequential: 61,706 parameters, float32 on cpu" in text and '<details open="">' in text
-    ElementTree.fromstring(text)
-    named = type("Named", (nn.Module,), {"extra_repr": lambda self: "<script>"})()
-    assert "&lt;script&gt;" in named._repr_html_() and "<script>" not in named._repr_html_()
+def test_a_notebook_shows_histories():
     history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": None} for epoch in (1, 2, 3)])._repr_html_()
     rows = [[cell.text for cell in row] for row in ElementTree.fromstring(history).findall("tr")]
     assert rows[0] == ["epoch", "loss", "<b>"] and rows[3] == ["3", "0.33333", "None"]

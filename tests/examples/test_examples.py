@@ -140,7 +140,7 @@ def test_estimator(script):
 
 @pytest.mark.deep
 def test_tiny_gpt(script):
-    """Its steps beside PyTorch's: tests/oracles/test_tiny_gpt_torch.py."""
+    """Its layers beside PyTorch's: tests/oracles/test_nn_torch.py."""
     first, step, *_ = script("tiny_gpt", "--steps", "3", "--seed", "1")
     assert first == "13,462 characters, 60 different; entropy 3.01" and step.startswith("step 1: loss 4.")
 

@@ -1,4 +1,4 @@
-"""Optimisers: groups, state, layouts, refusals, the iteration of Muon.
+"""Optimisers: groups, state, layouts, refusals, Muon.
 
 Each rule at each of its options, and each schedule, beside PyTorch's: tests/oracles/test_optim_torch.py.
 """
@@ -11,7 +11,6 @@ import pytest
 from minigrad import MinigradError, Tensor, nn, optim
 from minigrad.graph import capture
 from minigrad.optim import lr_scheduler
-from minigrad.optim.rules import orthogonalized
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from tests.device.stand_in_gpus import gpus
 from tests.optim.optim_parts import arrays, close, every_rule, give_gradients, parameters, same, same_states
@@ -167,27 +166,7 @@ def test_states_that_do_not_fit_change_nothing():
     assert optimizer.param_groups[0].keys() == {"params", *optimizer.defaults}  # without what the schedule added
 
 
-def test_state_of_adam_in_adamw():
-    first, second = optim.Adam(parameters(), weight_decay=0.1), optim.AdamW(parameters())
-    second.load_state_dict(first.state_dict())
-    assert second.param_groups[0]["decoupled_weight_decay"] is True and second.param_groups[0]["weight_decay"] == 0.1
-    first.load_state_dict(second.state_dict())
-    assert first.param_groups[0]["decoupled_weight_decay"] is True
-
-
 # ---- Muon ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (4, 7), (7, 4), (16, 2)])
-def test_singular_values_come_near_one(shape):
-    """By the iteration of PyTorch's: tests/oracles/test_optim_torch.py."""
-    matrix = np.random.default_rng(0).standard_normal(shape)
-    found = orthogonalized(Tensor(matrix)).numpy()
-    u, _, v = np.linalg.svd(matrix, full_matrices=False)
-    sizes = u.T @ found @ v.T  # the same vectors, other values
-    np.testing.assert_allclose(sizes, np.diag(np.diag(sizes)), atol=1e-9)
-    assert (0.6 < np.diag(sizes)).all() and (np.diag(sizes) < 1.25).all()
-    assert not orthogonalized(Tensor(np.zeros(shape))).numpy().any()
 
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])

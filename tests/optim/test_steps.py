@@ -41,8 +41,8 @@ def gradients(params):
 MORE = {
     **EVERY,
     "Muon": lambda params: optim.Muon(params[:2], lr=0.05, ns_steps=1),
-    "SGD damped": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.5, maximize=True),
-    "Adam decoupled": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1, decoupled_weight_decay=True),
+    "SGD up": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, maximize=True),
+    "Adam decayed": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1),
     "RMSprop plain": lambda params: optim.RMSprop(params, weight_decay=0.1, maximize=True),
     "Adagrad decayed": lambda params: optim.Adagrad(params, weight_decay=0.1),
 }
@@ -161,25 +161,24 @@ def long_vector(params):
 
 
 @each_place
-@pytest.mark.parametrize("norm_type", [2, 1, 3, math.inf])
-def test_clipping_by_a_norm(norm_type, place):
+def test_clipping_by_a_norm(place):
     """And by a value; within the bound gradients keep their bits. Of several types and places at once."""
     params = with_gradients(place)
-    before, size = gradients(params), np.linalg.norm(long_vector(params), norm_type)
-    norm = optim.clip_grad_norm_(iter(params), 1e3, norm_type)
+    before, size = gradients(params), np.linalg.norm(long_vector(params))
+    norm = optim.clip_grad_norm_(iter(params), 1e3)
     assert norm.shape == () and norm.device == params[0].device and norm.item() == pytest.approx(size, rel=1e-6)
     assert same(gradients(params), before)
     optim.clip_grad_value_(params, 0.25)
     assert same(gradients(params), [np.clip(array, -0.25, 0.25) for array in before])
     for bound in (size / 2, 0.0):
         give_gradients(params, 0)
-        optim.clip_grad_norm_(params, bound, norm_type)
+        optim.clip_grad_norm_(params, bound)
         for found, was in zip(gradients(params), before, strict=True):
             np.testing.assert_allclose(found, was * (bound / size), rtol=1e-5, atol=1e-7)
     give_gradients(params := [*params, *parameters("float64", place="cpu")], 0)
-    size = np.linalg.norm(long_vector(params), norm_type)
-    assert optim.clip_grad_norm_(params, 1.0, norm_type).item() == pytest.approx(size, rel=1e-6)
-    assert optim.clip_grad_norm_([], 1.0, norm_type).item() == 0
+    size = np.linalg.norm(long_vector(params))
+    assert optim.clip_grad_norm_(params, 1.0).item() == pytest.approx(size, rel=1e-6)
+    assert optim.clip_grad_norm_([], 1.0).item() == 0
 
 
 @each_place
@@ -187,7 +186,7 @@ def test_clipping_by_a_norm(norm_type, place):
 def test_a_norm_that_is_not_finite(value, place):
     """It is refused, or reported; a later norm does not take that back."""
     params, found = with_gradients(place, 0, value), number(0.0, place)
-    with pytest.raises(RuntimeError, match=r"^clip_grad_norm_: the 2.0-norm of the gradients is (inf|nan)"):
+    with pytest.raises(RuntimeError, match=r"^clip_grad_norm_: the norm of the gradients is (inf|nan)"):
         optim.clip_grad_norm_(params, 1.0, error_if_nonfinite=True)
     norm, _ = clip_scale(params, 1.0, None, found)
     assert norm.item() == pytest.approx(value, nan_ok=True)

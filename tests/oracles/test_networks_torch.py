@@ -4,48 +4,36 @@ Same parameters and inputs in float64; compared are the loss and all results, th
 input, a product of the loss's Hessian with a vector, and parameters and buffers after two steps of an optimiser.
 """
 
-import importlib
-
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import nn, optim
+import minigrad.autograd
 from tests.oracles.beside_torch import close, numbers, torch
 from tests.oracles.networks import NETWORKS
 
-for kind in "attention blocks generative images learning metrics sequences".split():
-    importlib.import_module(f"tests.oracles.networks.{kind}")  # each fills NETWORKS
 
-
-def given(library, array):
-    """An input of a step; gradients flow to floating ones."""
-    return library.tensor(array, requires_grad=array.dtype == np.float64)
-
-
-def times_hessian(library, grad, loss, leaves):
+def times_hessian(library, loss, leaves):
     """The Hessian of the loss by leaves, times one vector."""
+    grad, rng = library.autograd.grad, np.random.default_rng(1)
     slopes = grad(loss, leaves, create_graph=True, allow_unused=True)
-    rng = np.random.default_rng(1)
     vectors = [library.tensor(rng.standard_normal(leaf.shape)) for leaf in leaves]
     pairs = [(g, v) for g, v in zip(slopes, vectors, strict=True) if g is not None and g.requires_grad]
     return grad(sum((g * v).sum() for g, v in pairs), leaves, allow_unused=True) if pairs else [None] * len(leaves)
 
 
-def run(library, optimizers, grad, model, network, step):
+def run(library, model, step, arrays, kind, options):
     """{what: numbers} of a network in use: its first step, the curvature there, and the steps of its optimiser."""
-    inputs = [given(library, array) for array in network.inputs]
+    inputs = [library.tensor(array, requires_grad=array.dtype == np.float64) for array in arrays]
     parameters, found = dict(model.named_parameters()), {}
-    optimizer = parameters and getattr(optimizers, network.optimizer)(model.parameters(), **network.options)
+    optimizer = parameters and getattr(library.optim, kind)(model.parameters(), **options)
     named = parameters | {f"input {i}": x for i, x in enumerate(inputs)}
     leaves = {name: x for name, x in named.items() if x.requires_grad}
     for count in range(2 if parameters else 1):
         results = step(model, *inputs)
         found |= {f"step {count}, result {i}": result for i, result in enumerate(results)}
-        if not results[0].requires_grad:
-            break
-        if network.second and not count:
-            products = times_hessian(library, grad, step(model, *inputs)[0], list(leaves.values()))
+        if not count:
+            products = times_hessian(library, step(model, *inputs)[0], list(leaves.values()))
             found |= {f"Hessian, {name}": h for name, h in zip(leaves, products, strict=True)}
         model.zero_grad()
         results[0].backward()
@@ -58,13 +46,12 @@ def run(library, optimizers, grad, model, network, step):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name):
-    network = NETWORKS[name]
-    theirs, their_step = network.build(torch, torch.nn, torch.nn.functional)
-    ours, our_step = network.build(minigrad, nn, nn.functional)
+    build, *given = NETWORKS[name]
+    theirs, their_step = build(torch, torch.nn, torch.nn.functional)
+    ours, our_step = build(minigrad, minigrad.nn, minigrad.nn.functional)
     ours.double(), theirs.double()
     ours.load_state_dict({key: value.numpy() for key, value in theirs.state_dict().items()})
-    wanted = run(torch, torch.optim, torch.autograd.grad, theirs, network, their_step)
-    found = run(minigrad, optim, minigrad.grad, ours, network, our_step)
+    wanted, found = run(torch, theirs, their_step, *given), run(minigrad, ours, our_step, *given)
     assert list(found) == list(wanted)
     for what, array in wanted.items():
         if array is None or found[what] is None:  # a gradient that is nothing may stand as zeros

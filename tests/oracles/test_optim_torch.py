@@ -1,6 +1,5 @@
-"""Every update rule, clip and schedule beside PyTorch's: each option at each of its values."""
+"""Every update rule and schedule beside PyTorch's: each option at each of its values."""
 
-import itertools
 import math
 from functools import partial
 from types import SimpleNamespace
@@ -47,8 +46,8 @@ def close_states(first, second, precision):
 COMMON = dict(weight_decay=0.1, maximize=True)
 ADAM = [{}, dict(betas=(0.5, 0.7), amsgrad=True), dict(eps=1e-3, **COMMON), dict(amsgrad=True, **COMMON)]
 OPTIONS = {
-    "SGD": [{}, {"momentum": 0.9}, dict(momentum=0.9, dampening=0.2, **COMMON), dict(momentum=0.8, nesterov=True)],
-    "Adam": [*ADAM, dict(decoupled_weight_decay=True, **ADAM[3])],
+    "SGD": [{}, {"momentum": 0.9}, dict(momentum=0.9, **COMMON), dict(momentum=0.8, nesterov=True)],
+    "Adam": ADAM,
     "AdamW": ADAM,
     "RMSprop": [{}, dict(alpha=0.5, centered=True), dict(momentum=0.9, eps=1e-3, centered=True, **COMMON)],
     "Adadelta": [{}, dict(rho=0.5, eps=1e-3, **COMMON)],
@@ -92,7 +91,6 @@ MUON = [
 ]
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="PyTorch has it since 2.9")
 @pytest.mark.parametrize("options", MUON, ids=str)
 def test_muon(options, monkeypatch):
     """Of matrices, which are all that PyTorch's takes; to rounding where its iteration, of 8 bits, is float64 too."""
@@ -105,21 +103,6 @@ def test_muon(options, monkeypatch):
         first.step(), second.step()
     all_close(ours, theirs, 1e-12)
     close_states(first, second, 1e-12)
-
-
-def test_clipping():
-    for norm_type, most, bad in itertools.product((2.0, 1.0, math.inf), (0.5, 1e6), (None, math.nan, math.inf)):
-        ours, theirs = pair()
-        give(ours, theirs, 0, skipped=(0,))
-        if bad is not None:
-            ours[1].grad.array[2, 3] = theirs[1].grad[2, 3] = bad
-        found = optim.clip_grad_norm_(ours, most, norm_type)
-        wanted = torch.nn.utils.clip_grad_norm_(theirs, most, norm_type)
-        np.testing.assert_allclose(found.item(), wanted.item(), rtol=1e-12)
-        all_close([a.grad for a in ours[1:]], [b.grad for b in theirs[1:]], 1e-12)
-        optim.clip_grad_value_(ours, 0.1)
-        torch.nn.utils.clip_grad_value_(theirs, 0.1)
-        all_close([a.grad for a in ours[1:]], [b.grad for b in theirs[1:]], 1e-12)
 
 
 # ---- schedules -------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Both get the same random numbers: weights when an optimiser is made, data from N
 """
 
 import contextlib
+import itertools
 import runpy
 import sys
 import tempfile
@@ -38,6 +39,10 @@ def alike(library):
         low, high, size = (low, high, size) if size is not None and high is not None else (0, low, size or high)
         return made(rng.integers(low, high, tuple(size)), named)
 
+    def in_order(whole, lengths):
+        ends = itertools.accumulate(lengths, initial=0)
+        return [data.Subset(whole, list(range(*pair))) for pair in itertools.pairwise(ends)]
+
     def started(optimizer, *args, **kwargs):
         init(optimizer, *args, **kwargs)
         for group in optimizer.param_groups:
@@ -64,9 +69,7 @@ def alike(library):
                 getattr(self, s) if isinstance(getattr(self, s), list) else range(len(self))
             )
             patch.setattr(sampler, "__iter__", order)
-        patch.setattr(data, "random_split", lambda whole, lengths: [
-            data.Subset(whole, list(range(sum(lengths[:i]), sum(lengths[: i + 1])))) for i in range(len(lengths))
-        ])  # fmt: skip
+        patch.setattr(data, "random_split", in_order)
         if library is minigrad:
             for name in [name for name in sys.modules if name.partition(".")[0] == "torch"]:
                 patch.delitem(sys.modules, name)

@@ -16,7 +16,17 @@ LEFT_OUT = {  # arguments of PyTorch that have no meaning for values on NumPy an
     *("out", "size_average", "reduce", "names", "memory_format", "_stacklevel", "sparse_grad", "out_dtype"),
     *("generator", "foreach", "capturable", "differentiable", "fused", "min_value", "max_value", "last_epoch"),
     # Arguments that would change results and are not built.
-    *("alpha", "antialias", "divisor_override", "max_norm", "norm_type", "recompute_scale_factor"),
+    *(
+        "alpha",
+        "antialias",
+        "dampening",
+        "decoupled_weight_decay",
+        "divisor_override",
+        "max_norm",
+        "norm_type",
+        "padding_mode",
+        "recompute_scale_factor",
+    ),
     *("scale_grad_by_freq", "return_indices", "sparse", "add_bias_kv", "add_zero_attn", "kdim", "vdim"),
 }
 RUNNING = {"instance_norm": {"running_mean", "running_var", "use_input_stats", "momentum"}}  # is never by those
@@ -97,7 +107,7 @@ HOMES = (
     (lr_scheduler, torch.optim.lr_scheduler, {*lr_scheduler.__all__} - {"LRScheduler", "OneCycleLR"}),
 )
 FACES = [(name, getattr(ours, name), getattr(its, name)) for ours, its, names in HOMES for name in sorted(names)]
-BY_NAME = {"maximize", "decoupled_weight_decay", "common", "_weight", "_freeze"}  # of optimisers; of Embedding
+BY_NAME = {"maximize", "common", "_weight", "_freeze"}  # of optimisers; of Embedding
 OTHER = {  # PyTorch would guess a dimension, with a warning; takes any argument, without a use
     **dict.fromkeys(("Softmax", "LogSoftmax"), [("dim", "_empty")]),
     **dict.fromkeys(("Tanh", "Sigmoid", "LogSigmoid"), []),
@@ -108,7 +118,7 @@ def arguments(function):
     """(name, default) of the arguments that are taken over, in order."""
     parameters = inspect.signature(function).parameters.values()
     found = [(p.name, getattr(p.default, "__name__", p.default)) for p in parameters]
-    return [one for one in found if one[0] not in LEFT_OUT | BY_NAME and one != ("padding_mode", "zeros")]
+    return [one for one in found if one[0] not in LEFT_OUT | BY_NAME]
 
 
 @pytest.mark.parametrize("name, ours, its", FACES, ids=[name for name, *_ in FACES])

@@ -165,7 +165,7 @@ FAULTS = {  # what is changed in a good checkpoint, though its SHA-256 is right:
     "it holds no optimizer": lambda state, *_: state.pop("optimizer"),
     "optimizer is SGD, this one Adam": lambda state, *_: state.update(optimizer_kind="SGD"),
     "history: no field 'rows'": lambda state, *_: state["history"].pop("rows"),
-    "set_state: wanted; 0.bias has shape (9,); missing 4.bias; betas[1] is 7; scale is -1; 'base_lrs': ": several,
+    "set_state: wanted; 0.bias has shape (9,); missing 4.bias; betas[1] is 7; [-1.0, 2.0; 'base_lrs': ": several,
 }
 
 
