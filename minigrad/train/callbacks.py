@@ -41,7 +41,7 @@ class Callback:
         """When the training ends, also where an exception ends it."""
 
     def stop(self, history):
-        """Whether to end now. Asked after each update and epoch, and while the test data are evaluated."""
+        """Whether to end now. Asked after each update and epoch."""
         return False
 
 

@@ -19,8 +19,8 @@ from .team import team_of
 __all__ = ["confusion_matrix", "evaluate", "predict"]
 
 
-def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
-    """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
+def evaluate(model, loader, loss=ops.cross_entropy, *, precision=None):
+    """(mean loss, accuracy) over all batches, in evaluation mode.
 
     Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
     The training flags of all modules are as before afterwards.
@@ -29,7 +29,7 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, preci
     """
     check_model("evaluate", model, loader=loader)
     with computing(precision, "evaluate"):
-        return evaluated("evaluate", model, loader, functools.partial(figures, model, loss), stop)
+        return evaluated("evaluate", model, loader, functools.partial(figures, model, loss))
 
 
 def figures(model, loss, batch):
@@ -39,17 +39,14 @@ def figures(model, loss, batch):
     return ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()])
 
 
-def evaluated(op, model, loader, measure, stop):
+def evaluated(op, model, loader, measure):
     """What `evaluate` gives, by a function that measures a batch; no batch waits for the figures of the one before."""
     team, coming = team_of(model), []
     with evaluation(model):
-        for batches in team.rounds(checked(op, loader)):
-            for batch in batches:
-                with explained(op, len(batch[1])):
-                    found = measure(on_device(batch, model)).array
-                coming.append((len(batch[1]), device.place_of(found).fetched(found)))
-            if stop():
-                return None
+        for batch in team.own(checked(op, loader)):
+            with explained(op, len(batch[1])):
+                found = measure(on_device(batch, model)).array
+            coming.append((len(batch[1]), device.place_of(found).fetched(found)))
         arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
     rows = team.gathered(arrived)
     images = int(sum(count for _, _, count in rows))
@@ -113,9 +110,8 @@ def on_device(batch, model):
 
 def counted(loader, replays):
     """The batches of an epoch; for graphs such as the GPU makes by itself, where the loader has them."""
-    own = getattr(loader, "counted", None) if replays else None
-    found = None if own is None else own()
-    return loader if found is None else found
+    own = loader.counted() if replays and hasattr(loader, "counted") else None
+    return loader if own is None else own
 
 
 def made(batch):

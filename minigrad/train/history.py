@@ -33,6 +33,10 @@ class Running:
         return {"lr": self.lr, **means, "images_per_second": speed}
 
 
+def _nothing():
+    """What a history waits for where no figures are on their way."""
+
+
 class History:
     """Rows of figures, one for each epoch, in order.
 
@@ -47,19 +51,17 @@ class History:
     def __init__(self, rows=()):
         self.rows = [dict(row) for row in rows]
         self.steps = 0
-        self.latest, self.settle = Running(), None
+        self.latest, self.settle = Running(), _nothing
 
     @property
     def running(self):
-        if self.settle is not None and self.latest.pending:
-            self.settle()
+        self.settle()
         return self.latest
 
     def close(self):
         """Wait for the figures that are on their way; no more will come."""
-        if self.settle is not None:
-            self.settle()
-        self.settle = None
+        self.settle()
+        self.settle = _nothing
 
     def __len__(self):
         return len(self.rows)

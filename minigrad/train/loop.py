@@ -61,9 +61,9 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
             if not running.trained:
                 model.train()
                 running.trained = _train_epoch(trainer, loader, accumulate, begun, tell, stop)
-            row = _row(trainer, test, stop) if running.trained else None
-            if row is None:
+            if not running.trained:
                 break
+            row = _row(trainer, test)
             history.append(row)
             if watcher is not None:
                 watcher.step(row.get("test_loss", row["loss"]))
@@ -95,8 +95,8 @@ def _train_epoch(trainer, loader, accumulate, begun, tell, stop):
     return True
 
 
-def _row(trainer, test, stop):
-    """The figures of an epoch, with those of the test data; None if told to stop meanwhile."""
+def _row(trainer, test):
+    """The figures of an epoch, with those of the test data."""
     history = trainer.history
     if not history.running.images:
         raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
@@ -105,10 +105,7 @@ def _row(trainer, test, stop):
         row |= {"loss_scale": trainer.scaler.get_scale(), "skipped": history.running.skipped}
     if test is not None:
         batches = counted(test, trainer.graphs and not trainer.team.several)
-        measured = evaluated("fit", trainer.model, batches, trainer.measure, stop)
-        if measured is None:
-            return None
-        if not math.isfinite(measured[0]):
-            raise not_finite(f"the test loss is {measured[0]} after step {history.steps}", history, trainer.model)
-        row["test_loss"], row["test_accuracy"] = measured
+        row["test_loss"], row["test_accuracy"] = evaluated("fit", trainer.model, batches, trainer.measure)
+        if not math.isfinite(row["test_loss"]):
+            raise not_finite(f"the test loss is {row['test_loss']} after step {history.steps}", history, trainer.model)
     return row

@@ -43,9 +43,9 @@ class Alone:
         """A flag, a Tensor (1,), as the highest of all ranks."""
         return flag
 
-    def rounds(self, batches):
-        """Lists of the batches that this rank evaluates between two questions whether to stop: none, or one."""
-        return ([batch] for batch in batches)
+    def own(self, batches):
+        """Those of the batches that this rank evaluates."""
+        return batches
 
 
 def team_of(model):
