@@ -23,7 +23,7 @@ class Mutant(NamedTuple):
     """A change: where it stands, what it is, and the bytes of the file that it puts others in place of."""
 
     file: str
-    lines: tuple  # (of the expression, of its statement, of the function around it): the first and the last of each
+    lines: tuple  # the first and the last of its statement, of the function around it, and of the file
     scope: str  # the function or class
     change: str
     span: tuple
@@ -115,5 +115,5 @@ def mutants(file, source):
         text = ast.unparse(new) if isinstance(new, ast.stmt) else f"({ast.unparse(new)})"
         block = getattr(statement, "body", None)  # of a compound statement the lines above its body
         last = max(statement.lineno, block[0].lineno - 1) if block else statement.end_lineno
-        lines = (old.lineno, old.end_lineno), (statement.lineno, last), around
+        lines = (statement.lineno, last), around or (1, len(starts)), (1, len(starts))
         yield Mutant(file, lines, scope, f"{before} -> {after}{where}", span, text)

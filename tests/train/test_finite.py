@@ -8,7 +8,7 @@ from minigrad import data, nn, optim
 from minigrad.core.errors import StateError
 from minigrad.optim import lr_scheduler
 from minigrad.parallel import DataParallel
-from minigrad.train import Callback, fit, predict
+from minigrad.train import Callback, fit
 from minigrad.train.history import History
 from tests.device.stand_in_gpus import gpus
 from tests.parallel.parallel_runs import on_ranks
@@ -105,11 +105,3 @@ def test_fewer_images_than_ranks_train_and_evaluate_as_on_one_rank():
         assert np.isfinite(wanted[0]["loss"]) and wanted[0]["step"] == -(-5 // batch_size)
         for size in (2, 4):
             assert on_ranks(run, size, batch_size) == [wanted] * size
-
-
-def test_memory_that_does_not_suffice_is_told_with_the_batch():
-    with gpus(1, capacity=1 << 18):
-        model = nn.Sequential(nn.Conv2d(1, 64, 3), nn.Flatten(), nn.Linear(256, 3)).to("cuda")
-        images, labels = minigrad.zeros(256, 1, 4, 4), minigrad.zeros(256, dtype="int64")
-        with pytest.raises(MemoryError, match=r"predict: .*wanted [\d,]+ bytes.* 256 images, try 128"):
-            predict(model, [(images, labels)])
