@@ -17,8 +17,6 @@ import numpy as np
 
 from minigrad_kernels.errors import MinigradError
 
-__all__ = ["DataError", "read_cifar10", "read_idx", "read_picture"]
-
 CIFAR10_TRAIN = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
 CIFAR10_TEST = "cifar-10-batches-bin/test_batch.bin"
 CIFAR10_RECORD = 1 + 3 * 32 * 32  # one label byte, then the red, green and blue planes

@@ -21,8 +21,6 @@ from .dataset import Dataset, random_generator
 from .resident import resident
 from .transforms import rows_of
 
-__all__ = ["Loader", "Shards"]
-
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
 PREFETCH = "minigrad-prefetch"
 STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch

@@ -18,8 +18,6 @@ from ..nn import Module
 from .checks import check_kind
 from .team import module_of
 
-__all__ = ["Callback", "Histograms", "Interruption", "Progress", "TensorBoard"]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BINS = 65  # odd, so that exact zeros lie in the middle of a bin
 TAGS = {"loss": "loss/train", "test_loss": "loss/test", "accuracy": "accuracy/train", "test_accuracy": "accuracy/test"}
@@ -96,8 +94,8 @@ class Progress(Callback):
             name, off = f"epoch {len(history) + 1}/{self.epochs}", True if sys.stderr is None else None
             self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
         running = history.latest
-        if known := running.images - running.pending:
-            self.bar.set_postfix(loss=f"{running.loss / known:.4f}", refresh=False)
+        known = max(1, running.images - running.pending)
+        self.bar.set_postfix(loss=f"{running.loss / known:.4f}", refresh=False)
         self.bar.update(running.images - self.bar.n)
 
     def on_epoch(self, history):

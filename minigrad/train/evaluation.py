@@ -12,11 +12,9 @@ from .. import device, ops
 from ..core.check import integer_of
 from ..core.modes import no_grad
 from ..core.tensor import Tensor
-from .checks import check_model, checked, explained
+from .checks import check_model, checked
 from .precision import computing
 from .team import team_of
-
-__all__ = ["confusion_matrix", "evaluate", "predict"]
 
 
 def evaluate(model, loader, loss=ops.cross_entropy, *, precision=None):
@@ -44,8 +42,7 @@ def evaluated(op, model, loader, measure):
     team, coming = team_of(model), []
     with evaluation(model):
         for batch in team.own(checked(op, loader)):
-            with explained(op, len(batch[1])):
-                found = measure(on_device(batch, model)).array
+            found = measure(on_device(batch, model)).array
             coming.append((len(batch[1]), device.place_of(found).fetched(found)))
         arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
     rows = team.gathered(arrived)
@@ -71,9 +68,8 @@ def predict(model, loader, *, precision=None):
     with evaluation(model), computing(precision, "predict"):
         for batch in checked("predict", loader):
             images, labels = on_device(batch, model)
-            with explained("predict", len(labels)):
-                probabilities.append(ops.softmax(model(images), 1).numpy())
-                targets.append(labels.numpy())
+            probabilities.append(ops.softmax(model(images), 1).numpy())
+            targets.append(labels.numpy())
     if not targets:
         raise ShapeError("predict: loader has no images")
     return np.concatenate(probabilities), np.concatenate(targets)

@@ -11,8 +11,6 @@ from ..core.tape import write
 from ..data.loader import Shards
 from .team import module_of
 
-__all__ = ["NotFinite", "check_losses", "marked", "not_finite"]
-
 ADVICE = "lower the learning rate or clip the gradient"
 
 

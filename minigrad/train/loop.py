@@ -14,8 +14,6 @@ from .evaluation import counted, evaluated
 from .finite import not_finite
 from .trainer import Trainer
 
-__all__ = ["fit"]
-
 
 def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulate=1, callbacks=(), **how):
     """Train until the history has `epochs` rows, one an epoch, or a callback says stop; returns the history.

@@ -6,8 +6,6 @@ from minigrad_kernels.errors import ShapeError
 
 from ..data.loader import Shards
 
-__all__ = ["Alone", "module_of", "team_of"]
-
 
 class Alone:
     """One process; each of its batches is a shard of its own."""

@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import deque
 
-from minigrad_kernels.errors import MinigradError, ShapeError, StateError
+from minigrad_kernels.errors import MinigradError, OutOfMemory, ShapeError, StateError
 
 from .. import device, ops
 from ..amp import GradScaler
@@ -20,18 +20,16 @@ from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
 from ..data.loader import Shards
-from ..graph import capture
+from ..graph import CaptureError, capture
 from ..optim import Optimizer
 from ..optim.clip import clip_scale
 from ..optim.lr_scheduler import LRScheduler
-from .checks import check_kind, check_model, explained
+from .checks import check_kind, check_model
 from .evaluation import evaluation, figures, made, on_device, right
 from .finite import NotFinite, check_losses, marked
 from .history import History
 from .precision import check_precision, computing
 from .team import team_of
-
-__all__ = ["Trainer"]
 
 AHEAD = 64  # updates that the host may be ahead of the figures that it has seen
 EVERY = 16  # updates between two copies of the buffers
@@ -104,8 +102,13 @@ class Trainer:
         step = history.steps + 1
         if self.back is None or step % EVERY == 0:
             self.back = marked(self.model)
-        with explained("fit", max(images)):
+        try:
             went_on = (self._replayed if self.graphs else self._computed)(batches, step)
+        except OutOfMemory as error:
+            most = max(images)
+            raise OutOfMemory(f"fit: {error}; a batch had {most} images, try {max(1, most // 2)}") from error
+        except CaptureError as error:
+            raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         if not went_on:
             history.latest.skipped += 1
             if self.scaler.get_scale() < SMALLEST:
@@ -210,13 +213,9 @@ class Trainer:
 
     def _replayed(self, batches, step):
         """Whether the update before was made, as far as is known."""
-        running, plain, totals = self.history.latest, [], []
-        for batch in batches:  # as tuples of Tensors on the GPU, and images of all ranks in each where it is cut
-            cut = isinstance(batch, Shards)
-            pairs = [part and on_device(part, self.model) for part in (batch if cut else [batch])]
-            plain.append(tuple(pairs) if cut else pairs[0])
-            totals.append(batch.total if cut else None)
-        rows, counts = self._graph(tuple(plain), tuple(totals))
+        running = self.history.latest
+        plain, totals = zip(*map(self._plain, batches), strict=True)
+        rows, counts = self._graph(plain, totals)
         backs = [self.back] if self.schedule is None else [self.back, self.schedule.mark()]
         self._coming.append((step, running.images, counts, backs, self._place.fetched(rows.array)))
         running.pending += sum(self.team.images(batches))
@@ -224,6 +223,12 @@ class Trainer:
         while self._coming and (len(self._coming) > self._ahead or self._coming[0][-1].done):
             went_on = self._arrive()
         return went_on
+
+    def _plain(self, batch):
+        """(tuples of Tensors on the GPU, how many images all ranks have of it where it is cut) of a batch."""
+        if isinstance(batch, Shards):
+            return tuple(part and on_device(part, self.model) for part in batch), batch.total
+        return on_device(batch, self.model), None
 
     def _settle(self):
         """Wait for all figures."""

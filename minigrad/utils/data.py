@@ -5,14 +5,13 @@ For images that lie in one array, `minigrad.data.Loader` is faster: it cuts, cha
 Errors  ValueError for sizes out of range, TypeError for arguments of another kind
 """
 
-import bisect
 import itertools
 import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.check import flag_of, integer_of, source_of
 from ..core.create import tensor
@@ -74,17 +73,14 @@ class ConcatDataset(Dataset):
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
-        self.ends = list(itertools.accumulate(map(len, self.datasets)))
+        self.places = [(dataset, index) for dataset in self.datasets for index in range(len(dataset))]
 
     def __getitem__(self, index):
-        if not -len(self) <= index < len(self):
-            raise SubscriptError(f"ConcatDataset: index is {index}, but there are {len(self)} samples")
-        index %= len(self)
-        number = bisect.bisect_right(self.ends, index)
-        return self.datasets[number][index - (self.ends[number - 1] if number else 0)]
+        dataset, own = self.places[index]
+        return dataset[own]
 
     def __len__(self):
-        return self.ends[-1]
+        return len(self.places)
 
 
 def random_split(dataset, lengths, generator=None):

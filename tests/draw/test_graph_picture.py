@@ -9,7 +9,6 @@ import pytest
 import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
 from minigrad.core.errors import KindError, ShapeError
-from minigrad.train import History
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -182,12 +181,9 @@ def test_what_is_no_tensor_or_no_name_is_refused():
 # ---- in notebooks ------------------------------------------------------------------------------------------------
 
 
-def test_a_notebook_shows_modules_and_histories():
+def test_a_notebook_shows_modules():
     text = models.build("lenet", (1, 28, 28))._repr_html_()
     assert "Sequential: 61,706 parameters, float32 on cpu" in text and '<details open="">' in text
     ElementTree.fromstring(text)
     named = type("Named", (nn.Module,), {"extra_repr": lambda self: "<script>"})()
     assert "&lt;script&gt;" in named._repr_html_() and "<script>" not in named._repr_html_()
-    history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": None} for epoch in (1, 2, 3)])._repr_html_()
-    rows = [[cell.text for cell in row] for row in ElementTree.fromstring(history).findall("tr")]
-    assert rows[0] == ["epoch", "loss", "<b>"] and rows[3] == ["3", "0.33333", "None"]

@@ -134,7 +134,7 @@ FIT = [
     row(ValueError, r"target\[1\] = 3, but there are 3 classes", fit, batches=[(PIXELS, minigrad.tensor([0, 3]))]),
     row(ValueError, "confusion_matrix: classes is 0, wanted at least 1", confusion_matrix, TWO, TWO, 0),
     row(ValueError, "confusion_matrix: got array.*wanted two of shape", confusion_matrix, TWO, TWO[:1], 2),
-    row(ValueError, "learning_curve: quantity is 'speed', wanted 'loss' o", HISTORY.plot, None, "speed"),
+    row(ValueError, "quantity is 'speed', wanted 'loss' o", draw.learning_curve, HISTORY, None, "speed"),
     row(RuntimeError, "Profile: it has not ended yet; ask aft", ENDED.table),
 ]
 

@@ -8,8 +8,6 @@ the bodies of kernels, which Numba compiles, stay as they are.
 import ast
 from typing import NamedTuple
 
-__all__ = ["Mutant", "mutants"]
-
 PAIRS = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)]
 PAIRS += [(ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or)]
 SWAPPED = {old: new for pair in PAIRS for old, new in (pair, pair[::-1])}

@@ -23,7 +23,7 @@ def test_a_history_holds_every_figure_exactly_and_goes_on():
     assert [json.loads(line) for line in history.to_jsonl().splitlines()] == ROWS
     assert history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
     assert history["test_loss"] == [None, 0.25] and history[-1] == ROWS[1] and len(history) == 2
-    assert repr(history) == "History(2 epochs, 0 steps)" and "<td>0.3</td>" in history._repr_html_()
+    assert repr(history) == "History(2 epochs, 0 steps)"
     history.steps, history.latest = 9, Running(loss=0.1, correct=3, images=8)
     other = History()
     other.load_state_dict(json.loads(json.dumps(history.state_dict())))
@@ -56,7 +56,7 @@ def test_progress_prints_plain_lines_and_draws_a_bar_on_a_terminal(monkeypatch, 
 
 def test_learning_curve_shows_the_figures(tmp_path):
     history = History(ROWS)
-    axes = history.plot(quantity="accuracy")
+    axes = draw.learning_curve(history, quantity="accuracy")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "accuracy (%)")
     (line,) = axes.get_lines()
     np.testing.assert_array_equal(line.get_xydata(), [[1, 50], [2, 100]])
