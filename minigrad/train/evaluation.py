@@ -1,7 +1,6 @@
 """Networks without a tape: their loss and accuracy, what they say of each image, which classes they confuse."""
 
 import contextlib
-import functools
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ from minigrad_kernels.errors import ShapeError
 from .. import device, ops
 from ..core.check import integer_of
 from ..core.modes import no_grad
-from ..core.tensor import Tensor
 from .checks import check_model, checked
 from .precision import computing
 from .team import team_of
@@ -26,29 +24,18 @@ def evaluate(model, loader, loss=ops.cross_entropy, *, precision=None):
     Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
     """
     check_model("evaluate", model, loader=loader)
-    with computing(precision, "evaluate"):
-        return evaluated("evaluate", model, loader, functools.partial(figures, model, loss))
-
-
-def figures(model, loss, batch):
-    """(mean loss, right answers) of a batch, a Tensor (2,) where the model is."""
-    images, labels = made(batch)
-    scores = model(images)
-    return ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()])
-
-
-def evaluated(op, model, loader, measure):
-    """What `evaluate` gives, by a function that measures a batch; no batch waits for the figures of the one before."""
     team, coming = team_of(model), []
-    with evaluation(model):
-        for batch in team.own(checked(op, loader)):
-            found = measure(on_device(batch, model)).array
-            coming.append((len(batch[1]), device.place_of(found).fetched(found)))
-        arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
+    with evaluation(model), computing(precision, "evaluate"):
+        for batch in team.own(checked("evaluate", loader)):
+            images, labels = on_device(batch, model)
+            scores = model(images)
+            found = ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()]).array
+            coming.append((len(labels), device.place_of(found).fetched(found)))  # no batch waits for the one before
+    arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
     rows = team.gathered(arrived)
     images = int(sum(count for _, _, count in rows))
     if not images:
-        raise ShapeError(f"{op}: loader has no images")
+        raise ShapeError("evaluate: loader has no images")
     return math.fsum(loss for loss, _, _ in rows) / images, int(sum(hits for _, hits, _ in rows)) / images
 
 
@@ -102,18 +89,6 @@ def on_device(batch, model):
     parameter = next(iter(model.parameters()), None)
     there = parameter is None or isinstance(labels, range)
     return (images, labels) if there else (images.to(parameter.device), labels.to(parameter.device))
-
-
-def counted(loader, replays):
-    """The batches of an epoch; for graphs such as the GPU makes by itself, where the loader has them."""
-    own = loader.counted() if replays and hasattr(loader, "counted") else None
-    return loader if own is None else own
-
-
-def made(batch):
-    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
-    source, labels = batch
-    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
 
 
 def right(scores, labels):

@@ -10,7 +10,7 @@ from ..core.check import integer_of
 from ..optim.lr_scheduler import ReduceLROnPlateau
 from .callbacks import Callback
 from .checks import check_kind, check_model, checked
-from .evaluation import counted, evaluated
+from .evaluation import evaluate
 from .finite import not_finite
 from .trainer import Trainer
 
@@ -77,7 +77,8 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
 def _train_epoch(trainer, loader, accumulate, begun, tell, stop):
     """Update on every group of batches; False if told to stop. `begun`: the updates before this call of fit."""
     history, before = trainer.history, time.perf_counter()
-    batches = checked("fit", counted(loader, trainer.graphs))
+    on_gpu = loader.counted() if trainer.graphs and hasattr(loader, "counted") else None  # such as graphs make
+    batches = checked("fit", loader if on_gpu is None else on_gpu)
     while group := list(itertools.islice(batches, accumulate)):
         trainer.update(*group)
         running, now = history.latest, time.perf_counter()
@@ -102,8 +103,9 @@ def _row(trainer, test):
     if trainer.scaler.is_enabled():
         row |= {"loss_scale": trainer.scaler.get_scale(), "skipped": history.running.skipped}
     if test is not None:
-        batches = counted(test, trainer.graphs and not trainer.team.several)
-        row["test_loss"], row["test_accuracy"] = evaluated("fit", trainer.model, batches, trainer.measure)
+        row["test_loss"], row["test_accuracy"] = evaluate(
+            trainer.model, test, trainer.loss, precision=trainer.precision
+        )
         if not math.isfinite(row["test_loss"]):
             raise not_finite(f"the test loss is {row['test_loss']} after step {history.steps}", history, trainer.model)
     return row

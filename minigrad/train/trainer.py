@@ -1,4 +1,4 @@
-"""One update of a model, and its measure on one batch.
+"""One update of a model.
 
 Images come as batches (images, labels) of Tensors; a model maps images to scores, one for each class. A loss
 is called as loss(scores, labels) and gives the mean over the batch.
@@ -25,7 +25,7 @@ from ..optim import Optimizer
 from ..optim.clip import clip_scale
 from ..optim.lr_scheduler import LRScheduler
 from .checks import check_kind, check_model
-from .evaluation import evaluation, figures, made, on_device, right
+from .evaluation import on_device, right
 from .finite import NotFinite, check_losses, marked
 from .history import History
 from .precision import check_precision, computing
@@ -37,7 +37,7 @@ SMALLEST = 2.0**-14  # scale of a loss: gradients that overflow even then are wr
 
 
 class Trainer:
-    """update(batch) makes one step of the optimiser, measure(batch) looks at a batch.
+    """update(batch) makes one step of the optimiser.
 
     schedule    stepped after each update
     clip        the largest 2-norm of the gradient of all parameters together
@@ -79,11 +79,9 @@ class Trainer:
         self.history.close()  # figures of a call that was interrupted come in first
         parameter = next(iter(model.parameters()), None)
         on_gpu = parameter is not None and device.place_of(parameter.array).captures is not None
-        # On a GPU, updates and measures are launches of graphs.
+        # On a GPU, updates are launches of graphs.
         self.graphs = not flag_of("fit", "eager", eager) and on_gpu
-        self._figures = functools.partial(figures, model, self.loss)
         if self.graphs:
-            self._figures = capture(self._figures, device=parameter.device)
             # By a proxy, as a cycle of references would keep the graph, and what it needs, after the training.
             step = functools.partial(Trainer._captured, weakref.proxy(self))
             self._graph, self._place = capture(step, device=parameter.device), device.place(parameter.device)
@@ -118,18 +116,6 @@ class Trainer:
         history.latest.images += sum(images)
         history.steps = step
 
-    def measure(self, batch):
-        """(mean loss, right answers) of a batch in evaluation mode, a Tensor (2,) where the model is.
-
-        From a graph, it is valid until the next call.
-        """
-        with evaluation(self.model), self.computing():
-            return self._figures(on_device(batch, self.model))
-
-    def computing(self):
-        """A context in which the model computes in the precision of this training."""
-        return computing(self.precision)
-
     # ---- parts of an update ------------------------------------------------------------------------------------------
 
     def _computed(self, batches, step):
@@ -140,7 +126,7 @@ class Trainer:
         """
         self.optimizer.zero_grad()
         try:
-            with self.computing():
+            with computing(self.precision):
                 passed = [(loss.item() * count, int(hits.item()), count) for loss, hits, count in self._passes(batches)]
             rows = self.team.gathered(passed)
             check_losses(rows, step, self.history, self.model, batches)
@@ -197,8 +183,8 @@ class Trainer:
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
         self.optimizer.zero_grad()
         both = zip(batches, totals, strict=True)
-        batches = [made(batch) if total is None else Shards(batch, total) for batch, total in both]
-        with self.computing():
+        batches = [_made(batch) if total is None else Shards(batch, total) for batch, total in both]
+        with computing(self.precision):
             found = list(self._passes(batches))
         with no_grad():
             losses = ops.stack([loss.detach().double() for loss, _, _ in found])
@@ -264,3 +250,9 @@ class Trainer:
         device.fill(write(self._lost), 0)
         self.optimizer.zero_grad()
         self.optimizer.settle()
+
+
+def _made(batch):
+    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
+    source, labels = batch
+    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
