@@ -42,7 +42,6 @@ __all__ = [
 
 FORMAT, VERSION = "minigrad checkpoint", "3"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
-EARLIER = "checkpoint-*.json"  # version 1 had three files; this one named the others
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
@@ -63,7 +62,7 @@ class WeightsError(MinigradError, ValueError):
 
 @contextlib.contextmanager
 def _failing(action, path):
-    """Turn whatever is wrong with a checkpoint into one CheckpointError."""
+    """Turn whatever is wrong with a checkpoint into one CheckpointError. Ranks communicate outside of it."""
     try:
         yield
     except CheckpointError:
@@ -91,19 +90,20 @@ def save(folder, model, optimizer=None, schedule=None, extra=None, *, keep=2, wo
     Errors      CheckpointError if a file cannot be written or extra is no JSON, and those that were there stay;
                 TypeError and ValueError for keep
     """
-    keep = integer_of("checkpoint.save", "keep", keep, 1)
+    keep, folder = integer_of("checkpoint.save", "keep", keep, 1), Path(folder)
     parts |= {"model": model, "optimizer": optimizer, "schedule": schedule, "generator": device.generator()}
-    folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
+    states = {name: _state_of(part) for name, part in parts.items() if part is not None}  # ranks may meet here
+    world = getattr(model, "world", None) if world is None else world
+    if world is not None and world.rank:
+        return
     with _failing("save", folder):
         tensors = {}
-        state = {name: encoded(_state_of(part), name, tensors) for name, part in parts.items()}  # ranks may meet here
+        state = {name: encoded(value, name, tensors) for name, value in states.items()}
         state |= {"extra": extra, "versions": versions(), "optimizer_kind": getattr(optimizer, "name", None)}
-        world = getattr(model, "world", None) if world is None else world
-        if world is None or world.rank == 0:
-            content = packed(tensors, json.dumps(state))
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
-            _clean(folder, keep)
+        content = packed(tensors, json.dumps(state))
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(path_of(folder, max(numbers(folder), default=0) + 1), content)
+        _clean(folder, keep)
 
 
 def load(folder, model=None, optimizer=None, schedule=None, *, number=None, world=None, **parts):
@@ -114,71 +114,55 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     number      of the checkpoint, one of numbers(folder); default the newest that is whole, with a CheckpointWarning if
                 a newer one is damaged
     world       of ranks that train together: all call this, and rank 0 reads for them
-    Errors      one CheckpointError if the checkpoint is absent, damaged, or does not fit, with the file and all that is
+    Errors      one CheckpointError if the checkpoint is absent, damaged, or does not fit, with the file and what is
                 wrong with it; everything is then as before
     """
     parts |= {"model": model, "optimizer": optimizer, "schedule": schedule}
-    folder, parts = Path(folder), {name: part for name, part in parts.items() if part is not None}
-    path, content = _chosen(folder, number) if world is None else _chosen_by_rank_0(world, folder, number)
+    parts = {name: part for name, part in parts.items() if part is not None}
+    path, content = _chosen(Path(folder), number, world)
+    before = {name: copy.deepcopy(_state_of(part)) for name, part in parts.items()}  # ranks may meet here
     with _failing("load", path.decode()):
         state = unpacked(content)
-        extra = state["extra"]
-        _give(parts, state)
-        return extra
-
-
-def _chosen(folder, number):
-    """(path, content) of the checkpoint of a number, or of the newest that is whole, as bytes."""
-    number, content, damage = _newest(folder) if number is None else (number, _read(folder, number), None)
-    if damage:
-        warnings.warn(damage, CheckpointWarning, stacklevel=3)
-    return str(path_of(folder, number)).encode(), content
-
-
-def _chosen_by_rank_0(world, folder, number):
-    """What _chosen gives on rank 0, its error too, on all ranks."""
-    path, content, refused = b"", b"", b""
-    if world.rank == 0:
-        try:
-            path, content = _chosen(folder, number)
-        except CheckpointError as error:
-            refused = str(error).encode()
-    path, content, refused = map(world.broadcast_bytes, (path, content, refused))
-    if refused:
-        raise CheckpointError(refused.decode())
-    return path, content
-
-
-def _give(parts, state):
-    """Give all parts their states. Errors: ValueError with all that does not fit; all parts are then as before"""
-    faults = [f"it holds no {name}" for name in parts if name not in state]
-    if "optimizer" in parts and state["optimizer_kind"] not in (None, parts["optimizer"].name):
-        faults.append(f"its optimizer is {state['optimizer_kind']}, this one {parts['optimizer'].name}")
-    before = {name: copy.deepcopy(_state_of(part)) for name, part in parts.items()}
+        extra, kind = state["extra"], state["optimizer_kind"]
+        if "optimizer" in parts and kind not in (None, optimizer.name):
+            raise ValueError(f"its optimizer is {kind}, this one {optimizer.name}")
     try:
-        for name in parts.keys() & state.keys():
-            try:
-                _take(parts[name], state[name])
-            except Exception as error:
-                faults.append(f"{name}: {reason(error)}")
-        if faults:
-            raise ValueError("; ".join(sorted(faults)))
+        for name, part in parts.items():
+            with _failing(f"load {name} from", path.decode()):
+                _take(part, state[name])
     except BaseException:
         for name, part in parts.items():
             _take(part, before[name])
         raise
+    return extra
+
+
+def _chosen(folder, number, world):
+    """(path, content) of the checkpoint of a number, or of the newest that is whole, as bytes; rank 0 reads for all."""
+    found = b"", b""
+    if world is None or world.rank == 0:
+        try:
+            number, content, damage = _newest(folder) if number is None else (number, _read(folder, number), None)
+            if damage:
+                warnings.warn(damage, CheckpointWarning, stacklevel=3)
+            found = str(path_of(folder, number)).encode(), content
+        except CheckpointError as error:
+            found = b"", str(error).encode()
+    path, content = found if world is None else map(world.broadcast_bytes, found)
+    if not path:
+        raise CheckpointError(content.decode())
+    return path, content
 
 
 def numbers(folder):
     """The numbers of the checkpoints in a folder, the oldest first; they may be damaged."""
-    with _failing("read the folder", folder):
-        found = [NAME.fullmatch(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
+    found = [NAME.fullmatch(path.name) for path in Path(folder).glob("checkpoint-*")]
     return sorted(int(match[1]) for match in found if match)
 
 
 def exists(folder):
-    """Whether a folder holds a checkpoint; it may still be damaged, or of an earlier release."""
-    return bool(numbers(folder) or list(Path(folder).glob(EARLIER)))
+    """Whether a folder holds a checkpoint; it may still be damaged."""
+    return bool(numbers(folder))
 
 
 def find(folder):
@@ -192,21 +176,13 @@ def find(folder):
 
 def _newest(folder):
     """(number, content, what is wrong with the one after it) of the newest whole checkpoint."""
-    damage = []
+    damage = None
     for number in reversed(numbers(folder)):
         try:
-            return number, _read(folder, number), f"{damage[0]}; going on from the one before" if damage else None
+            return number, _read(folder, number), damage and f"{damage}; going on from the one before"
         except CheckpointError as error:
-            damage.append(error)
-    if damage:
-        raise damage[0]
-    for earlier in Path(folder).glob(EARLIER):
-        raise CheckpointError(
-            f"checkpoint: {earlier} is of an earlier release, whose format this one does not read. Its weights: "
-            f"model.load_state_dict(load_weights({str(earlier.with_name('weights-N.safetensors'))!r})), with its "
-            "number for N. To go on with the training, take the release that wrote it"
-        )
-    raise CheckpointError(f"checkpoint: {folder} holds no checkpoint")
+            damage = damage or error
+    raise damage or CheckpointError(f"checkpoint: {folder} holds no checkpoint")
 
 
 def weights_hash(model):
@@ -285,7 +261,8 @@ def unpacked(content):
     about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
     if (about["format"], about["version"]) != (FORMAT, VERSION):
         wanted = f"this release reads version {VERSION} of a {FORMAT}"
-        raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}")
+        hint = "its weights: model.load_state_dict(load_weights(file, 'model.'))"
+        raise ValueError(f"it is version {about['version']} of a {about['format']}, {wanted}; {hint}")
     if about["sha256"] != _hash(tensors, about["state"]):
         raise ValueError("it is damaged: what it holds does not have the SHA-256 that it states")
     decoded = lambda fields: tensors[fields[MARK]] if fields.keys() == {MARK} else fields
@@ -302,17 +279,15 @@ def _read(folder, number):
 
 
 def _arrays(content):
-    """{name: array} of the bytes of a safetensors file."""
+    """{name: array} of the bytes of a safetensors file; BF16 is bfloat16, BOOL bool."""
     from safetensors import deserialize  # safetensors.numpy has no bfloat16
 
-    return {name: _array(**entry) for name, entry in deserialize(content)}
-
-
-def _array(dtype, shape, data):
-    """An array from what safetensors says of it; BF16 is bfloat16, BOOL bool."""
-    letters = dtype.rstrip("0123456789")
-    name = {"BOOL": "bool", "F": "float", "BF": "bfloat", "I": "int", "U": "uint"}[letters] + dtype[len(letters) :]
-    return np.frombuffer(data, device.element_type(name)).reshape(shape)
+    kinds, arrays = {"BOOL": "bool", "F": "float", "BF": "bfloat", "I": "int", "U": "uint"}, {}
+    for name, entry in deserialize(content):
+        letters = entry["dtype"].rstrip("0123456789")
+        kind = device.element_type(kinds[letters] + entry["dtype"][len(letters) :])
+        arrays[name] = np.frombuffer(entry["data"], kind).reshape(entry["shape"])
+    return arrays
 
 
 def write_atomic(path, content):
@@ -342,9 +317,8 @@ def write_atomic(path, content):
 
 def _clean(folder, keep):
     """Remove all but the newest, which is whole, and the keep - 1 whole ones before it, where that is possible."""
-    *older, _ = numbers(folder)
     kept = 1
-    for number in reversed(older):
+    for number in numbers(folder)[-2::-1]:
         with contextlib.suppress(CheckpointError):
             if kept < keep and _read(folder, number):
                 kept += 1

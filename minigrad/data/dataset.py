@@ -8,8 +8,6 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from ..core.check import integer_of
 from .transforms import per_channel
 
-__all__ = ["Dataset", "random_generator", "statistics"]
-
 
 class Dataset:
     """Images, their labels, and what they are.

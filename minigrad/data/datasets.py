@@ -9,8 +9,6 @@ from .dataset import Dataset, statistics
 from .formats import DataError, read_cifar10, read_idx, read_picture
 from .sources import CIFAR10, MNIST, find, obtain
 
-__all__ = ["available", "cifar10", "digits", "folder", "mnist"]
-
 DIGITS_FILE = Path(__file__).parent / "digits" / "digits.csv.gz"
 DIGITS_SOURCE = "Optical Recognition of Handwritten Digits (Alpaydin and Kaynak 1998, UCI; CC BY 4.0), in the package"
 TEN_DIGITS = tuple("0123456789")

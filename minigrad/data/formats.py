@@ -1,11 +1,12 @@
 """Readers of IDX and of the binary CIFAR-10 archive, in which MNIST and CIFAR-10 are published, and of pictures.
 
-Sizes are checked before memory is asked for, nothing is extracted to disk, and whatever is wrong with a file ends as
-one DataError that names the file and the reason.
+Nothing is extracted to disk, and whatever is wrong with a file ends as one DataError that names the file and the
+reason.
 """
 
 import contextlib
 import gzip
+import io
 import math
 import struct
 import tarfile
@@ -15,10 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from minigrad_kernels.errors import MinigradError
-
-__all__ = ["DataError", "read_cifar10", "read_idx", "read_picture"]
-
-MAX_BYTES = 1 << 28  # of an array; MNIST needs 47 million, a member of CIFAR-10 31 million
 
 CIFAR10_TRAIN = tuple(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6))
 CIFAR10_TEST = "cifar-10-batches-bin/test_batch.bin"
@@ -32,23 +29,19 @@ class DataError(MinigradError, ValueError):
 def read_idx(path):
     """Read one array of bytes from an IDX file, plain or gzip-compressed.
 
-    Shapes  as the file says, at least 1 dimension, none of them 0
+    Shapes  as the file says, at least 1 dimension
     Types   uint8
-    Errors  DataError for every fault of the file, for other types, and for an array of more than 256 MiB
+    Errors  DataError for every fault of the file, and for other types
     Source  LeCun, Cortes and Burges, The MNIST database of handwritten digits, section "File formats"
     """
-    with _opened("read_idx", path) as file:
-        start = _take(file, 4)
-        if start[:3] != b"\0\0\x08" or not start[3]:
-            raise ValueError(f"starts with 0x{start.hex()}, wanted 0x000008 (bytes) and the number of dimensions")
-        shape = struct.unpack(f">{start[3]}I", _take(file, 4 * start[3]))
-        size = math.prod(shape)
-        if not 0 < size <= MAX_BYTES:
-            raise ValueError(f"shape {shape} takes {size} bytes, wanted 1 to {MAX_BYTES}")
-        array = np.frombuffer(_take(file, size), np.uint8).reshape(shape)
-        if file.read(1):
-            raise ValueError(f"goes on after the {size} bytes of its shape {shape}")
-    return array.copy()
+    with _unpacked("read_idx", path) as content:
+        if content[:3] != b"\0\0\x08" or not content[3]:
+            raise ValueError(f"starts with 0x{content[:4].hex()}, wanted 0x000008 (bytes) and the number of dimensions")
+        begin = 4 + 4 * content[3]  # one number of 4 bytes a dimension
+        shape = struct.unpack(f">{content[3]}I", content[4:begin])
+        if len(content) - begin != math.prod(shape):
+            raise ValueError(f"holds {len(content) - begin} bytes behind its header, wanted those of its shape {shape}")
+        return np.frombuffer(content, np.uint8, offset=begin).reshape(shape).copy()
 
 
 def read_cifar10(path):
@@ -62,51 +55,32 @@ def read_cifar10(path):
     Errors  DataError for every fault of the file
     Source  Krizhevsky 2009, Learning Multiple Layers of Features from Tiny Images; the archive's readme.html
     """
-    found = {}
-    with _opened("read_cifar10", path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-        for member in archive:
-            if member.name in (*CIFAR10_TRAIN, CIFAR10_TEST):
-                found[member.name] = _cifar10_records(archive, member)
-        for name in (CIFAR10_TRAIN[0], CIFAR10_TEST):
-            if name not in found:
-                raise ValueError(f"does not hold {name}")
-        while file.read(1 << 20):  # to the end, where gzip compares its checksum
-            pass
-    train = np.concatenate([found[name] for name in CIFAR10_TRAIN if name in found])
-    parts = train, found[CIFAR10_TEST]
-    return tuple((records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0].copy()) for records in parts)
+    with _unpacked("read_cifar10", path) as content, tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        first, *more = CIFAR10_TRAIN
+        train = [first, *(name for name in more if name in archive.getnames())]
+        return _cifar10_records(archive, train), _cifar10_records(archive, [CIFAR10_TEST])
 
 
-def _cifar10_records(archive, member):
-    size = member.size
-    if not member.isreg() or not 0 < size <= MAX_BYTES or size % CIFAR10_RECORD:
-        raise ValueError(f"{member.name} has {size} bytes, wanted a regular file of records of {CIFAR10_RECORD} bytes")
-    records = np.frombuffer(_take(archive.extractfile(member), size), np.uint8).reshape(-1, CIFAR10_RECORD)
+def _cifar10_records(archive, names):
+    """(images, labels) of these members."""
+    content = b"".join(archive.extractfile(name).read() for name in names)
+    if not content or len(content) % CIFAR10_RECORD:
+        raise ValueError(f"{', '.join(names)}: {len(content)} bytes, wanted records of {CIFAR10_RECORD} bytes")
+    records = np.frombuffer(content, np.uint8).reshape(-1, CIFAR10_RECORD)
     if records[:, 0].max() > 9:
-        raise ValueError(f"{member.name} has label {records[:, 0].max()}, wanted 0 to 9")
-    return records
+        raise ValueError(f"has label {records[:, 0].max()}, wanted 0 to 9")
+    return records[:, 1:].reshape(-1, 3, 32, 32), records[:, 0]
 
 
 @contextlib.contextmanager
-def _opened(op, path):
-    """The file, unpacked where gzip packed it; whatever goes wrong inside becomes a DataError."""
+def _unpacked(op, path):
+    """The bytes of a file, of what gzip packed in it if it did; whatever goes wrong inside becomes a DataError."""
     try:
-        with Path(path).open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            with gzip.GzipFile(fileobj=raw) if packed else contextlib.nullcontext(raw) as file:
-                yield file
-    except (OSError, EOFError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
+        content = Path(path).read_bytes()
+        yield gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    except (OSError, EOFError, LookupError, ValueError, zlib.error, struct.error, tarfile.TarError) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise DataError(f"{op}: {path}: {reason}") from error
-
-
-def _take(file, count):
-    """Exactly the next count bytes."""
-    taken = file.read(count)
-    if len(taken) < count:
-        raise ValueError(f"is truncated: {count - len(taken)} of the next {count} bytes are missing")
-    return taken
 
 
 # ---- pictures --------------------------------------------------------------------------------------------------------

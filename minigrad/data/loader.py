@@ -1,12 +1,13 @@
 """Batches of a data set, shuffled, augmented and prepared ahead, the same bits on every run."""
 
-import contextvars
 import os
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import cached_property, partial
+from contextvars import copy_context
+from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -19,8 +20,6 @@ from ..core.tensor import Tensor
 from .dataset import Dataset, random_generator
 from .resident import resident
 from .transforms import rows_of
-
-__all__ = ["Loader", "Shards"]
 
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
 PREFETCH = "minigrad-prefetch"
@@ -57,8 +56,7 @@ class Loader:
 
     Shapes  images (N, C, H, W), lying channels last in memory; labels (N,); the last batch may be smaller
     Types   images float32, labels int64
-    Errors  KindError for arguments of a wrong type, ShapeError for a batch that exceeds the dataset or is
-            below 1
+    Errors  KindError for arguments of a wrong type, ShapeError for a batch size below 1
     """
 
     def __init__(
@@ -69,8 +67,6 @@ class Loader:
             raise KindError(f"Loader: dataset is a {type(dataset).__name__}, wanted a minigrad.data.Dataset")
         self.dataset, self.sampler = dataset, sampler
         self.batch_size = integer_of("Loader", "batch_size", batch_size, 1)
-        if batch_size > len(dataset):
-            raise ShapeError(f"Loader: batch_size is {batch_size}, but the dataset has {len(dataset)} images")
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
         self.seed = integer_of("Loader", "seed", seed, 0)
         self.transform = None if transform is None else function_of("Loader", "transform", transform)
@@ -90,7 +86,8 @@ class Loader:
         """The batches as pairs of Tensors."""
         make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident.batch, 0)
         there = lambda part: part and tuple(Tensor(array).to(self.place.name) for array in part)
-        with closing(self._delivered(partial(self._batches, make), ahead)) as batches:
+        prepared = lambda epoch, numbers: prefetched(self._maker(make, epoch), numbers, ahead)
+        with closing(self._delivered(prepared)) as batches:
             for batch in batches:
                 yield Shards(map(there, batch), batch.total) if isinstance(batch, Shards) else there(batch)
 
@@ -127,39 +124,33 @@ class Loader:
         """Have the next iteration go on there."""
         self.epoch, self.position, self._resume_at = epoch, position, position
 
-    def _delivered(self, prepared, ahead=0):
-        """What prepared(epoch, first batch) gives of the epoch that is on, while the place in it is kept."""
+    def _delivered(self, prepared):
+        """What prepared(epoch, numbers of batches) gives for the rest of this epoch, while the place in it is kept."""
         epoch, start = self.epoch, self._resume_at
         self._resume_at, self.position = 0, start
-        batches = prepared(epoch, start)
-        with closing(prefetched(batches, ahead) if ahead else batches) as batches:
+        with closing(prepared(epoch, range(start, len(self)))) as batches:
             for number, batch in enumerate(batches, start + 1):
                 self.position = number
                 yield batch
         self._begin(epoch + 1)
 
-    def _batches(self, make, epoch, start):
-        """make(numbers of the images, generator) of each batch from number start on, or Shards of such."""
-        count = len(self.dataset)
+    def _maker(self, make, epoch):
+        """A function of the number of a batch: make(numbers of its images, generator), or Shards of such."""
+        count, sampler = len(self.dataset), self.sampler
         order = random_generator(self.seed, epoch, ORDER).permutation(count) if self.shuffle else np.arange(count)
-        for batch in range(start, len(self)):
-            picked = order[batch * self.batch_size : (batch + 1) * self.batch_size]
-            try:
-                made = self._parts(make, picked, (epoch, BATCH, batch))
-            except Exception as error:
-                error.add_note(f"Loader: in batch {batch} of epoch {epoch}")
-                raise
-            yield made
 
-    def _parts(self, make, picked, key):
-        if self.sampler is None:
-            return make(picked, random_generator(self.seed, *key))
-        several, parts = self.sampler.shards > 1, []
-        for number, where in zip(self.sampler.numbers, self.sampler.slices(len(picked)), strict=True):
-            # One shard is the whole batch, with the random numbers of one.
-            own = random_generator(self.seed, *key, *[number] * several)
-            parts.append(make(picked[where], own) if len(picked[where]) else None)
-        return Shards(parts, len(picked))
+        def batch(number):
+            picked = order[number * self.batch_size : (number + 1) * self.batch_size]
+            key = self.seed, epoch, BATCH, number
+            if sampler is None:
+                return make(picked, random_generator(*key))
+            several, parts = sampler.shards > 1, []  # one shard is the whole batch, with the random numbers of one
+            for shard, where in zip(sampler.numbers, sampler.slices(len(picked)), strict=True):
+                own = random_generator(*key, *[shard] * several)
+                parts.append(make(picked[where], own) if len(picked[where]) else None)
+            return Shards(parts, len(picked))
+
+        return batch
 
     def _made(self, picked, generator):
         """(images, labels), made on the host. Runs in the background thread, if there is one."""
@@ -178,35 +169,40 @@ class Loader:
         """The data set on the device, where batches are then made; None where the host makes them."""
         return None if self.place is devices.CPU else resident(self.dataset, self.place, self.transform)
 
-    def _counted(self, epoch, start):
-        drawn = list(self._batches(self._resident.drawn, epoch, start))
+    def _counted(self, epoch, numbers):
+        drawn = list(map(self._maker(self._resident.drawn, epoch), numbers))
         if drawn:
             self._resident.begin(*map(np.concatenate, zip(*drawn, strict=True)))
         for picked, *_ in drawn:
             yield self._resident, range(len(picked))
 
 
-def prefetched(items, ahead):
-    """Yield what the iterator yields, none of it None, computed in a thread, `ahead` items before they are asked for.
+def prefetched(make, keys, ahead, threads=1, begin=None):
+    """Yield make(key) for each key in order, computed by threads, `ahead` of them before they are asked for.
 
-    Errors  RuntimeError in a process that was forked meanwhile, which has no such thread
+    begin   called in each thread before its first
+    Errors  RuntimeError in a process that was forked meanwhile, which has no such threads
 
-    An exception of the iterator is raised in the consumer, after the items before it, with its own traceback.
-    The thread ends with the last item, or when this generator is closed: by its end, by an exception, or
-    because the consumer drops it.
+    An exception is raised in the consumer, after the items before it, with its own traceback. The threads end with
+    the last item, or when this generator is closed: by its end, by an exception, or because the consumer drops it.
     """
-    pool, process = ThreadPoolExecutor(1, PREFETCH), os.getpid()
-    run = contextvars.copy_context().run  # settings such as numpy.errstate hold in the thread too
-    waiting = deque(pool.submit(run, next, items, None) for _ in range(ahead))
+    if not ahead:
+        yield from map(make, keys)
+        return
+    keys, pool, process = iter(keys), ThreadPoolExecutor(threads, PREFETCH, begin), os.getpid()
+    # Settings such as numpy.errstate hold in the threads too.
+    submitted = lambda count: [pool.submit(copy_context().run, make, key) for key in islice(keys, count)]
+    waiting = deque(submitted(ahead))
     try:
-        while (item := waiting.popleft().result()) is not None:
-            waiting.append(pool.submit(run, next, items, None))
+        while waiting:
+            item = waiting.popleft().result()
+            waiting.extend(submitted(1))
             yield item
             if os.getpid() != process:
                 lost = "Loader: the prefetch thread is gone (a forked process has none)"
                 raise StateError(f"{lost}; use prefetch=0, or iterate anew in the child")
     finally:
-        # The collector may run this in the very thread that ends here, which cannot wait for itself.
+        # The collector may run this in one of these threads, which cannot wait for itself.
         own = threading.current_thread().name.startswith(PREFETCH)
         if os.getpid() == process:
             pool.shutdown(wait=not own, cancel_futures=True)

@@ -12,8 +12,6 @@ from minigrad_kernels.layout import CHANNELS_LAST
 from .. import device as devices
 from .transforms import Compose, Flip, Normalize, PadCrop
 
-__all__ = ["Resident", "resident"]
-
 SHARE = 4  # a data set may take one part in so many of the memory that is free
 
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from .formats import DataError
 
-__all__ = ["CIFAR10", "MNIST", "Published", "find", "obtain"]
-
 ENVIRONMENT = "MINIGRAD_DATA"
 TIMEOUT = 30  # seconds without an answer before the next mirror is tried
 

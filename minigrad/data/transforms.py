@@ -14,8 +14,6 @@ from minigrad_kernels.layout import CHANNELS_LAST
 
 from ..core.check import float_of, function_of, integer_of, number_of, one_of
 
-__all__ = ["Affine", "Compose", "Flip", "Gamma", "Normalize", "PadCrop"]
-
 
 @dataclass
 class Normalize:

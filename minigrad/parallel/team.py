@@ -1,6 +1,5 @@
 """The ranks that train one model together, as `fit` and `evaluate` see them."""
 
-import itertools
 import json
 
 from minigrad_kernels.errors import ShapeError, StateError
@@ -58,9 +57,9 @@ class Together(Alone):
                 )
         return any(wish for wish, *_ in found)
 
-    def rounds(self, batches):
-        batches = iter(batches)
-        while together := list(itertools.islice(batches, self.world.size)):
-            if any(isinstance(batch, Shards) for batch in together):
+    def own(self, batches):
+        for number, batch in enumerate(batches):
+            if isinstance(batch, Shards):
                 raise ShapeError("evaluate: loader has a sampler, but the ranks share whole batches; make it without")
-            yield together[self.world.rank :][:1]
+            if number % self.world.size == self.world.rank:
+                yield batch

@@ -10,15 +10,12 @@ from contextlib import suppress
 
 import numpy as np
 
-from minigrad_kernels.errors import ShapeError, StateError
+from minigrad_kernels.errors import StateError
 
-from ..core.check import integer_of
 from ..device import host
 from ..nn import Module
 from .checks import check_kind
 from .team import module_of
-
-__all__ = ["Callback", "Histograms", "Interruption", "Progress", "TensorBoard"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BINS = 65  # odd, so that exact zeros lie in the middle of a bin
@@ -41,7 +38,7 @@ class Callback:
         """When the training ends, also where an exception ends it."""
 
     def stop(self, history):
-        """Whether to end now. Asked after each update and epoch, and while the test data are evaluated."""
+        """Whether to end now. Asked after each update and epoch."""
         return False
 
 
@@ -85,9 +82,7 @@ class Progress(Callback):
     """
 
     def __init__(self, images, epochs):
-        self.images = integer_of("Progress", "images", images, 1)
-        self.epochs = integer_of("Progress", "epochs", epochs, 1)
-        self.bar = None
+        self.images, self.epochs, self.bar = images, epochs, None
 
     def on_step(self, history):
         if self.bar is None:
@@ -96,8 +91,8 @@ class Progress(Callback):
             name, off = f"epoch {len(history) + 1}/{self.epochs}", True if sys.stderr is None else None
             self.bar = tqdm(total=self.images, desc=name, unit=" images", leave=False, disable=off)
         running = history.latest
-        if known := running.images - running.pending:
-            self.bar.set_postfix(loss=f"{running.loss / known:.4f}", refresh=False)
+        known = max(1, running.images - running.pending)
+        self.bar.set_postfix(loss=f"{running.loss / known:.4f}", refresh=False)
         self.bar.update(running.images - self.bar.n)
 
     def on_epoch(self, history):
@@ -129,31 +124,21 @@ class Histograms(Callback):
     whole), or elements that are not finite.
 
     model       what is trained; of a DataParallel the names are those of its module
-    bins        how many, an odd number, so that 0 is the middle of one
 
-    Shapes  edges (bins + 1,) each, counts (bins,)
-    Errors  TypeError if model is no Module; ValueError for bins that are even or below 3
+    Shapes  edges (66,) each, counts (65,)
+    Errors  TypeError if model is no Module
     """
 
-    def __init__(self, model, bins=BINS):
-        self.model, self.bins = check_kind("Histograms", "model", model, Module), bins
-        if integer_of("Histograms", "bins", bins, 3) % 2 == 0:
-            raise ShapeError(f"Histograms: bins is {bins}, wanted an odd number")
-        self.records = {}
+    def __init__(self, model):
+        self.model, self.records = check_kind("Histograms", "model", model, Module), {}
 
     def on_epoch(self, history):
         for name, parameter in module_of(self.model).named_parameters():
             pair = parameter.array, None if parameter.grad is None else parameter.grad.array
             values = [None if array is None else host(array).ravel() for array in pair]
             rows = self.records.setdefault(name, [])
-            edges = rows[0][1] if rows else self._edges(*map(_largest, values))
+            edges = rows[0][1] if rows else _edges(*map(_largest, values))
             rows.append([history[-1]["epoch"], edges, *map(_counts, values, edges)])
-
-    def _edges(self, weight, gradient):
-        """Edges for weights and for gradients of these largest magnitudes."""
-        positive = gradient * np.logspace(-5, 1, (self.bins + 1) // 2)
-        weights = np.linspace(-2 * weight, 2 * weight, self.bins + 1)
-        return [weights.tolist(), [*(-positive[::-1]).tolist(), *positive.tolist()]]
 
     def state_dict(self):
         """The records, which are JSON values."""
@@ -162,6 +147,13 @@ class Histograms(Callback):
     def load_state_dict(self, state):
         """Go on from what state_dict() gave."""
         self.records = {name: list(rows) for name, rows in state.items()}
+
+
+def _edges(weight, gradient):
+    """Edges for weights and for gradients of these largest magnitudes."""
+    positive = gradient * np.logspace(-5, 1, (BINS + 1) // 2)
+    weights = np.linspace(-2 * weight, 2 * weight, BINS + 1)
+    return [weights.tolist(), [*(-positive[::-1]).tolist(), *positive.tolist()]]
 
 
 def _largest(values):

@@ -1,16 +1,11 @@
 """What training, evaluation and prediction refuse before they begin, and batches that they cannot use."""
 
-import contextlib
-
-from minigrad_kernels.errors import KindError, OutOfMemory, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.tensor import Tensor
 from ..data import Dataset
 from ..data.loader import Shards
-from ..graph import CaptureError
 from ..nn import Module
-
-__all__ = ["check_kind", "check_model", "checked", "explained"]
 
 
 def check_kind(op, name, value, kind, optional=False):
@@ -33,29 +28,19 @@ def check_model(op, model, **loaders):
 def checked(op, batches):
     """The batches as they come, each refused if it is none: Shards, or a pair (images, labels) of as many of each."""
     for number, batch in enumerate(batches):
-        if not isinstance(batch, Shards):
-            _check_batch(f"{op}: batch {number} of loader", batch)
+        match batch:
+            case Shards() | (_, range()):  # of the latter the device knows which images they are
+                pass
+            case (Tensor() as images, Tensor() as labels) if images.ndim and labels.ndim:
+                if len(images) != len(labels) or not len(images):
+                    raise ShapeError(_unusable(op, number, batch))
+            case _:
+                raise KindError(_unusable(op, number, batch))
         yield batch
 
 
-def _check_batch(where, batch):
+def _unusable(op, number, batch):
     parts = batch if isinstance(batch, tuple | list) else [batch]
-    if len(parts) == 2 and isinstance(parts[1], range):  # the device knows which images they are
-        return
-    pair = len(parts) == 2 and all(isinstance(part, Tensor) for part in parts)
-    if not pair or not all(part.ndim for part in parts) or len(parts[0]) != len(parts[1]) or not len(parts[0]):
-        seen = ", ".join(f"{type(part).__name__}{getattr(part, 'shape', '')}" for part in parts)
-        wanted = "a pair (images, labels) of Tensors, as many of each and at least one"
-        raise (ShapeError if pair else KindError)(f"{where} is {seen}, wanted {wanted}")
-
-
-@contextlib.contextmanager
-def explained(op, images):
-    """Inside, memory that does not suffice is told with how many images a batch had, and a graph with the way out."""
-    try:
-        yield
-    except OutOfMemory as error:
-        smaller = f"; a batch had {images} images, try {max(1, images // 2)}"
-        raise OutOfMemory(f"{op}: {error}{smaller}") from error
-    except CaptureError as error:
-        raise StateError(f"{op}: {error}; eager=True trains without graphs") from error
+    seen = ", ".join(f"{type(part).__name__}{getattr(part, 'shape', '')}" for part in parts)
+    wanted = "a pair (images, labels) of Tensors, as many of each and at least one"
+    return f"{op}: batch {number} of loader is {seen}, wanted {wanted}"

@@ -1,7 +1,6 @@
 """Networks without a tape: their loss and accuracy, what they say of each image, which classes they confuse."""
 
 import contextlib
-import functools
 import math
 
 import numpy as np
@@ -11,16 +10,13 @@ from minigrad_kernels.errors import ShapeError
 from .. import device, ops
 from ..core.check import integer_of
 from ..core.modes import no_grad
-from ..core.tensor import Tensor
-from .checks import check_model, checked, explained
+from .checks import check_model, checked
 from .precision import computing
 from .team import team_of
 
-__all__ = ["confusion_matrix", "evaluate", "predict"]
 
-
-def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, precision=None):
-    """(mean loss, accuracy) over all batches, in evaluation mode; None if stop(), asked after each, says so.
+def evaluate(model, loader, loss=ops.cross_entropy, *, precision=None):
+    """(mean loss, accuracy) over all batches, in evaluation mode.
 
     Of a DataParallel model all ranks call this: they share the batches, and all get the figures of the whole.
     The training flags of all modules are as before afterwards.
@@ -28,33 +24,18 @@ def evaluate(model, loader, loss=ops.cross_entropy, stop=lambda: False, *, preci
     Errors  ValueError if there are no batches, TypeError for a Dataset instead of them
     """
     check_model("evaluate", model, loader=loader)
-    with computing(precision, "evaluate"):
-        return evaluated("evaluate", model, loader, functools.partial(figures, model, loss), stop)
-
-
-def figures(model, loss, batch):
-    """(mean loss, right answers) of a batch, a Tensor (2,) where the model is."""
-    images, labels = made(batch)
-    scores = model(images)
-    return ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()])
-
-
-def evaluated(op, model, loader, measure, stop):
-    """What `evaluate` gives, by a function that measures a batch; no batch waits for the figures of the one before."""
     team, coming = team_of(model), []
-    with evaluation(model):
-        for batches in team.rounds(checked(op, loader)):
-            for batch in batches:
-                with explained(op, len(batch[1])):
-                    found = measure(on_device(batch, model)).array
-                coming.append((len(batch[1]), device.place_of(found).fetched(found)))
-            if stop():
-                return None
-        arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
+    with evaluation(model), computing(precision, "evaluate"):
+        for batch in team.own(checked("evaluate", loader)):
+            images, labels = on_device(batch, model)
+            scores = model(images)
+            found = ops.stack([loss(scores, labels).double().reshape(()), right(scores, labels).double()]).array
+            coming.append((len(labels), device.place_of(found).fetched(found)))  # no batch waits for the one before
+    arrived = [(loss * count, hits, count) for count, found in coming for loss, hits in [found.value().tolist()]]
     rows = team.gathered(arrived)
     images = int(sum(count for _, _, count in rows))
     if not images:
-        raise ShapeError(f"{op}: loader has no images")
+        raise ShapeError("evaluate: loader has no images")
     return math.fsum(loss for loss, _, _ in rows) / images, int(sum(hits for _, hits, _ in rows)) / images
 
 
@@ -74,9 +55,8 @@ def predict(model, loader, *, precision=None):
     with evaluation(model), computing(precision, "predict"):
         for batch in checked("predict", loader):
             images, labels = on_device(batch, model)
-            with explained("predict", len(labels)):
-                probabilities.append(ops.softmax(model(images), 1).numpy())
-                targets.append(labels.numpy())
+            probabilities.append(ops.softmax(model(images), 1).numpy())
+            targets.append(labels.numpy())
     if not targets:
         raise ShapeError("predict: loader has no images")
     return np.concatenate(probabilities), np.concatenate(targets)
@@ -109,19 +89,6 @@ def on_device(batch, model):
     parameter = next(iter(model.parameters()), None)
     there = parameter is None or isinstance(labels, range)
     return (images, labels) if there else (images.to(parameter.device), labels.to(parameter.device))
-
-
-def counted(loader, replays):
-    """The batches of an epoch; for graphs such as the GPU makes by itself, where the loader has them."""
-    own = getattr(loader, "counted", None) if replays else None
-    found = None if own is None else own()
-    return loader if found is None else found
-
-
-def made(batch):
-    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
-    source, labels = batch
-    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
 
 
 def right(scores, labels):

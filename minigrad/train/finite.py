@@ -11,8 +11,6 @@ from ..core.tape import write
 from ..data.loader import Shards
 from .team import module_of
 
-__all__ = ["NotFinite", "check_losses", "marked", "not_finite"]
-
 ADVICE = "lower the learning rate or clip the gradient"
 
 
@@ -29,22 +27,14 @@ def check_losses(rows, step, history, model, batches=()):
 
 def not_finite(what, history, model, batches=()):
     """The error that says what is not finite, in which epoch, what to do, and what was not finite before."""
-    wrong, tensors = _wrong_image(batches), module_of(model).state_dict()
-    advice = ADVICE if wrong is None else f"{wrong}: mend the data or the transform"
-    before = "" if wrong else next((f"; {name} is not finite" for name in tensors if not _finite(tensors[name])), "")
+    parts = [part for batch in batches for part in (batch if isinstance(batch, Shards) else [batch]) if part]
+    wrong = [f"images[{i}]" for images, _ in parts for i in np.flatnonzero([not _finite(one) for one in images])]
+    if wrong:
+        advice, before = f"{wrong[0]} has NaN or infinity: mend the data or the transform", ""
+    else:
+        tensors = module_of(model).state_dict()
+        advice, before = ADVICE, next((f"; {name} is not finite" for name in tensors if not _finite(tensors[name])), "")
     return NotFinite(f"fit: {what}; {advice} (epoch {len(history) + 1}{before})")
-
-
-def _wrong_image(batches):
-    """The first image with elements that are not finite, in words; None if there is none."""
-    for number, batch in enumerate(batches):
-        for images, _ in filter(None, batch if isinstance(batch, Shards) else [batch]):
-            array = device.host(images.array)
-            wrong = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))
-            if wrong.size:
-                of = f" of batch {number} of the update" if len(batches) > 1 else ""
-                return f"images[{wrong[0]}]{of} has NaN or infinity"
-    return None
 
 
 def _finite(tensor):

@@ -1,11 +1,8 @@
 """What happened in training: a row for each epoch."""
 
-import html
 import json
 import math
 from dataclasses import asdict, dataclass
-
-__all__ = ["History", "Running"]
 
 
 @dataclass
@@ -33,6 +30,10 @@ class Running:
         return {"lr": self.lr, **means, "images_per_second": speed}
 
 
+def _nothing():
+    """What a history waits for where no figures are on their way."""
+
+
 class History:
     """Rows of figures, one for each epoch, in order.
 
@@ -47,19 +48,17 @@ class History:
     def __init__(self, rows=()):
         self.rows = [dict(row) for row in rows]
         self.steps = 0
-        self.latest, self.settle = Running(), None
+        self.latest, self.settle = Running(), _nothing
 
     @property
     def running(self):
-        if self.settle is not None and self.latest.pending:
-            self.settle()
+        self.settle()
         return self.latest
 
     def close(self):
         """Wait for the figures that are on their way; no more will come."""
-        if self.settle is not None:
-            self.settle()
-        self.settle = None
+        self.settle()
+        self.settle = _nothing
 
     def __len__(self):
         return len(self.rows)
@@ -76,8 +75,6 @@ class History:
         """The names of the figures, in the order in which they appear first."""
         return list(dict.fromkeys(name for row in self.rows for name in row))
 
-    # ---- files ---------------------------------------------------------------------------------------------
-
     def to_jsonl(self):
         """The rows as JSON, one a line."""
         return "".join(json.dumps(row) + "\n" for row in self.rows)
@@ -91,21 +88,5 @@ class History:
         rows, running = [dict(row) for row in state["rows"]], Running(**state["running"])
         self.rows, self.steps, self.latest = rows, state["steps"], running
 
-    # ---- looks ---------------------------------------------------------------------------------------------
-
-    def plot(self, axes=None, quantity="loss"):
-        """Draw a figure over the epochs, as draw.learning_curve does; returns the Axes."""
-        from ..draw import learning_curve
-
-        return learning_curve(self, axes, quantity)
-
     def __repr__(self):
         return f"History({len(self)} epochs, {self.steps} steps)"
-
-    def _repr_html_(self):
-        """The table."""
-        lines = ["".join(f"<th>{html.escape(name)}</th>" for name in self.columns())]
-        for row in self.rows:
-            figures = [row.get(name) for name in self.columns()]
-            lines.append("".join(f"<td>{x:.5g}</td>" if isinstance(x, float) else f"<td>{x}</td>" for x in figures))
-        return f"<table><caption>{self}</caption><tr>{'</tr><tr>'.join(lines)}</tr></table>"

@@ -10,11 +10,9 @@ from ..core.check import integer_of
 from ..optim.lr_scheduler import ReduceLROnPlateau
 from .callbacks import Callback
 from .checks import check_kind, check_model, checked
-from .evaluation import counted, evaluated
+from .evaluation import evaluate
 from .finite import not_finite
 from .trainer import Trainer
-
-__all__ = ["fit"]
 
 
 def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulate=1, callbacks=(), **how):
@@ -61,9 +59,9 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
             if not running.trained:
                 model.train()
                 running.trained = _train_epoch(trainer, loader, accumulate, begun, tell, stop)
-            row = _row(trainer, test, stop) if running.trained else None
-            if row is None:
+            if not running.trained:
                 break
+            row = _row(trainer, test)
             history.append(row)
             if watcher is not None:
                 watcher.step(row.get("test_loss", row["loss"]))
@@ -79,7 +77,8 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
 def _train_epoch(trainer, loader, accumulate, begun, tell, stop):
     """Update on every group of batches; False if told to stop. `begun`: the updates before this call of fit."""
     history, before = trainer.history, time.perf_counter()
-    batches = checked("fit", counted(loader, trainer.graphs))
+    on_gpu = loader.counted() if trainer.graphs and hasattr(loader, "counted") else None  # such as graphs make
+    batches = checked("fit", loader if on_gpu is None else on_gpu)
     while group := list(itertools.islice(batches, accumulate)):
         trainer.update(*group)
         running, now = history.latest, time.perf_counter()
@@ -95,8 +94,8 @@ def _train_epoch(trainer, loader, accumulate, begun, tell, stop):
     return True
 
 
-def _row(trainer, test, stop):
-    """The figures of an epoch, with those of the test data; None if told to stop meanwhile."""
+def _row(trainer, test):
+    """The figures of an epoch, with those of the test data."""
     history = trainer.history
     if not history.running.images:
         raise ShapeError(f"fit: loader has no images in epoch {len(history) + 1}")
@@ -104,11 +103,9 @@ def _row(trainer, test, stop):
     if trainer.scaler.is_enabled():
         row |= {"loss_scale": trainer.scaler.get_scale(), "skipped": history.running.skipped}
     if test is not None:
-        batches = counted(test, trainer.graphs and not trainer.team.several)
-        measured = evaluated("fit", trainer.model, batches, trainer.measure, stop)
-        if measured is None:
-            return None
-        if not math.isfinite(measured[0]):
-            raise not_finite(f"the test loss is {measured[0]} after step {history.steps}", history, trainer.model)
-        row["test_loss"], row["test_accuracy"] = measured
+        row["test_loss"], row["test_accuracy"] = evaluate(
+            trainer.model, test, trainer.loss, precision=trainer.precision
+        )
+        if not math.isfinite(row["test_loss"]):
+            raise not_finite(f"the test loss is {row['test_loss']} after step {history.steps}", history, trainer.model)
     return row

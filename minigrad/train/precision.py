@@ -15,8 +15,6 @@ from minigrad_kernels.toolchain.modes import tf32
 from ..amp import autocast
 from ..core.check import one_of
 
-__all__ = ["PRECISIONS", "check_precision", "computing"]
-
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 
 

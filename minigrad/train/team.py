@@ -6,8 +6,6 @@ from minigrad_kernels.errors import ShapeError
 
 from ..data.loader import Shards
 
-__all__ = ["Alone", "module_of", "team_of"]
-
 
 class Alone:
     """One process; each of its batches is a shard of its own."""
@@ -43,9 +41,9 @@ class Alone:
         """A flag, a Tensor (1,), as the highest of all ranks."""
         return flag
 
-    def rounds(self, batches):
-        """Lists of the batches that this rank evaluates between two questions whether to stop: none, or one."""
-        return ([batch] for batch in batches)
+    def own(self, batches):
+        """Those of the batches that this rank evaluates."""
+        return batches
 
 
 def team_of(model):

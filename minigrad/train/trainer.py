@@ -1,4 +1,4 @@
-"""One update of a model, and its measure on one batch.
+"""One update of a model.
 
 Images come as batches (images, labels) of Tensors; a model maps images to scores, one for each class. A loss
 is called as loss(scores, labels) and gives the mean over the batch.
@@ -11,7 +11,7 @@ import time
 import weakref
 from collections import deque
 
-from minigrad_kernels.errors import MinigradError, ShapeError, StateError
+from minigrad_kernels.errors import MinigradError, OutOfMemory, ShapeError, StateError
 
 from .. import device, ops
 from ..amp import GradScaler
@@ -20,18 +20,16 @@ from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
 from ..data.loader import Shards
-from ..graph import capture
+from ..graph import CaptureError, capture
 from ..optim import Optimizer
 from ..optim.clip import clip_scale
 from ..optim.lr_scheduler import LRScheduler
-from .checks import check_kind, check_model, explained
-from .evaluation import evaluation, figures, made, on_device, right
+from .checks import check_kind, check_model
+from .evaluation import on_device, right
 from .finite import NotFinite, check_losses, marked
 from .history import History
 from .precision import check_precision, computing
 from .team import team_of
-
-__all__ = ["Trainer"]
 
 AHEAD = 64  # updates that the host may be ahead of the figures that it has seen
 EVERY = 16  # updates between two copies of the buffers
@@ -39,7 +37,7 @@ SMALLEST = 2.0**-14  # scale of a loss: gradients that overflow even then are wr
 
 
 class Trainer:
-    """update(batch) makes one step of the optimiser, measure(batch) looks at a batch.
+    """update(batch) makes one step of the optimiser.
 
     schedule    stepped after each update
     clip        the largest 2-norm of the gradient of all parameters together
@@ -81,11 +79,9 @@ class Trainer:
         self.history.close()  # figures of a call that was interrupted come in first
         parameter = next(iter(model.parameters()), None)
         on_gpu = parameter is not None and device.place_of(parameter.array).captures is not None
-        # On a GPU, updates and measures are launches of graphs.
+        # On a GPU, updates are launches of graphs.
         self.graphs = not flag_of("fit", "eager", eager) and on_gpu
-        self._figures = functools.partial(figures, model, self.loss)
         if self.graphs:
-            self._figures = capture(self._figures, device=parameter.device)
             # By a proxy, as a cycle of references would keep the graph, and what it needs, after the training.
             step = functools.partial(Trainer._captured, weakref.proxy(self))
             self._graph, self._place = capture(step, device=parameter.device), device.place(parameter.device)
@@ -104,8 +100,13 @@ class Trainer:
         step = history.steps + 1
         if self.back is None or step % EVERY == 0:
             self.back = marked(self.model)
-        with explained("fit", max(images)):
+        try:
             went_on = (self._replayed if self.graphs else self._computed)(batches, step)
+        except OutOfMemory as error:
+            most = max(images)
+            raise OutOfMemory(f"fit: {error}; a batch had {most} images, try {max(1, most // 2)}") from error
+        except CaptureError as error:
+            raise StateError(f"fit: {error}; eager=True trains without graphs") from error
         if not went_on:
             history.latest.skipped += 1
             if self.scaler.get_scale() < SMALLEST:
@@ -114,18 +115,6 @@ class Trainer:
             self.schedule.step()
         history.latest.images += sum(images)
         history.steps = step
-
-    def measure(self, batch):
-        """(mean loss, right answers) of a batch in evaluation mode, a Tensor (2,) where the model is.
-
-        From a graph, it is valid until the next call.
-        """
-        with evaluation(self.model), self.computing():
-            return self._figures(on_device(batch, self.model))
-
-    def computing(self):
-        """A context in which the model computes in the precision of this training."""
-        return computing(self.precision)
 
     # ---- parts of an update ------------------------------------------------------------------------------------------
 
@@ -137,7 +126,7 @@ class Trainer:
         """
         self.optimizer.zero_grad()
         try:
-            with self.computing():
+            with computing(self.precision):
                 passed = [(loss.item() * count, int(hits.item()), count) for loss, hits, count in self._passes(batches)]
             rows = self.team.gathered(passed)
             check_losses(rows, step, self.history, self.model, batches)
@@ -194,8 +183,8 @@ class Trainer:
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
         self.optimizer.zero_grad()
         both = zip(batches, totals, strict=True)
-        batches = [made(batch) if total is None else Shards(batch, total) for batch, total in both]
-        with self.computing():
+        batches = [_made(batch) if total is None else Shards(batch, total) for batch, total in both]
+        with computing(self.precision):
             found = list(self._passes(batches))
         with no_grad():
             losses = ops.stack([loss.detach().double() for loss, _, _ in found])
@@ -210,13 +199,9 @@ class Trainer:
 
     def _replayed(self, batches, step):
         """Whether the update before was made, as far as is known."""
-        running, plain, totals = self.history.latest, [], []
-        for batch in batches:  # as tuples of Tensors on the GPU, and images of all ranks in each where it is cut
-            cut = isinstance(batch, Shards)
-            pairs = [part and on_device(part, self.model) for part in (batch if cut else [batch])]
-            plain.append(tuple(pairs) if cut else pairs[0])
-            totals.append(batch.total if cut else None)
-        rows, counts = self._graph(tuple(plain), tuple(totals))
+        running = self.history.latest
+        plain, totals = zip(*map(self._plain, batches), strict=True)
+        rows, counts = self._graph(plain, totals)
         backs = [self.back] if self.schedule is None else [self.back, self.schedule.mark()]
         self._coming.append((step, running.images, counts, backs, self._place.fetched(rows.array)))
         running.pending += sum(self.team.images(batches))
@@ -224,6 +209,12 @@ class Trainer:
         while self._coming and (len(self._coming) > self._ahead or self._coming[0][-1].done):
             went_on = self._arrive()
         return went_on
+
+    def _plain(self, batch):
+        """(tuples of Tensors on the GPU, how many images all ranks have of it where it is cut) of a batch."""
+        if isinstance(batch, Shards):
+            return tuple(part and on_device(part, self.model) for part in batch), batch.total
+        return on_device(batch, self.model), None
 
     def _settle(self):
         """Wait for all figures."""
@@ -259,3 +250,9 @@ class Trainer:
         device.fill(write(self._lost), 0)
         self.optimizer.zero_grad()
         self.optimizer.settle()
+
+
+def _made(batch):
+    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
+    source, labels = batch
+    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch

@@ -5,20 +5,18 @@ For images that lie in one array, `minigrad.data.Loader` is faster: it cuts, cha
 Errors  ValueError for sizes out of range, TypeError for arguments of another kind
 """
 
-import bisect
-import collections
 import itertools
 import math
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, SubscriptError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.check import flag_of, integer_of, source_of
 from ..core.create import tensor
 from ..core.tensor import Tensor
+from ..data.loader import prefetched
 from ..ops.shape import stack
 
 __all__ = [
@@ -75,22 +73,19 @@ class ConcatDataset(Dataset):
 
     def __init__(self, datasets):
         self.datasets = list(datasets)
-        self.ends = list(itertools.accumulate(map(len, self.datasets)))
+        self.places = [(dataset, index) for dataset in self.datasets for index in range(len(dataset))]
 
     def __getitem__(self, index):
-        if not -len(self) <= index < len(self):
-            raise SubscriptError(f"ConcatDataset: index is {index}, but there are {len(self)} samples")
-        index %= len(self)
-        number = bisect.bisect_right(self.ends, index)
-        return self.datasets[number][index - (self.ends[number - 1] if number else 0)]
+        dataset, own = self.places[index]
+        return dataset[own]
 
     def __len__(self):
-        return self.ends[-1]
+        return len(self.places)
 
 
 def random_split(dataset, lengths, generator=None):
     """Subsets of these lengths, of samples drawn without replacement; fractions that add up to 1 are lengths too."""
-    if math.isclose(sum(lengths), 1) and all(0 <= length <= 1 for length in lengths):
+    if math.isclose(sum(lengths), 1):
         whole = [math.floor(length * len(dataset)) for length in lengths]
         left = len(dataset) - sum(whole)
         lengths = [length + (index < left) for index, length in enumerate(whole)]
@@ -119,41 +114,36 @@ class SequentialSampler:
 class RandomSampler(SequentialSampler):
     """Indices in random order, in each iteration another; with replacement, num_samples of them drawn evenly."""
 
+    shares = None  # with which each is drawn
+
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
         super().__init__(data_source)
         self.replacement, self.num_samples, self.generator = replacement, num_samples, generator
 
     def __iter__(self):
-        source, count = source_of("RandomSampler", self.generator), len(self.data_source)
-        drawn = source.integers(0, count, len(self)) if self.replacement else source.permutation(count)[: len(self)]
-        return iter(drawn.tolist())
+        source = source_of(type(self).__name__, self.generator)
+        return iter(source.choice(len(self.data_source), len(self), self.replacement, self.shares).tolist())
 
     def __len__(self):
         return len(self.data_source) if self.num_samples is None else self.num_samples
 
 
-class SubsetRandomSampler(SequentialSampler):
+class SubsetRandomSampler(RandomSampler):
     """These indices, in each iteration in another random order."""
 
     def __init__(self, indices, generator=None):
-        super().__init__(indices)
-        self.generator = generator
+        super().__init__(indices, generator=generator)
 
     def __iter__(self):
-        source = source_of("SubsetRandomSampler", self.generator)
-        return iter([self.data_source[i] for i in source.permutation(len(self))])
+        return map(self.data_source.__getitem__, super().__iter__())
 
 
-class WeightedRandomSampler(SequentialSampler):
+class WeightedRandomSampler(RandomSampler):
     """num_samples indices, drawn with probabilities in proportion to the weights."""
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
-        super().__init__(range(integer_of("WeightedRandomSampler", "num_samples", num_samples, 1)))
-        self.weights, self.replacement, self.generator = np.asarray(weights, np.float64), replacement, generator
-
-    def __iter__(self):
-        source, shares = source_of("WeightedRandomSampler", self.generator), self.weights / self.weights.sum()
-        return iter(source.choice(len(shares), len(self), self.replacement, shares).tolist())
+        super().__init__(weights, replacement, num_samples, generator)
+        self.shares = np.asarray(weights, np.float64) / np.sum(weights, dtype=np.float64)
 
 
 # ---- batches ---------------------------------------------------------------------------------------------------------
@@ -229,8 +219,12 @@ class DataLoader:
             return map(self.collate_fn, self._cut(self.dataset)) if self.batch_size else iter(self.dataset)
         if self.batch_size is None and self.batch_sampler is None:
             return map(self.dataset.__getitem__, self.sampler)
-        batches = self._cut(self.sampler) if self.batch_sampler is None else iter(self.batch_sampler)
-        return self._ahead(batches) if self.num_workers else map(self._batch, batches)
+        batches = self._cut(self.sampler) if self.batch_sampler is None else self.batch_sampler
+        if not self.num_workers:
+            return map(self._batch, batches)
+        numbers, begin = itertools.count(), self.worker_init_fn
+        number = begin and (lambda: begin(next(numbers)))
+        return prefetched(self._batch, batches, self.num_workers * self.prefetch_factor, self.num_workers, number)
 
     def _cut(self, samples):
         """Lists of batch_size samples."""
@@ -243,16 +237,3 @@ class DataLoader:
         if type(self.dataset) is TensorDataset and self.collate_fn is default_collate:
             return [one[list(indices)] for one in self.dataset.tensors]  # at once
         return self.collate_fn([self.dataset[index] for index in indices])
-
-    def _ahead(self, batches):
-        """The batches in order, made by threads before they are asked for."""
-        numbers = itertools.count()
-        start = self.worker_init_fn and (lambda: self.worker_init_fn(next(numbers)))
-        with ThreadPoolExecutor(self.num_workers, "DataLoader", start) as pool:
-            coming = collections.deque()
-            for indices in batches:
-                coming.append(pool.submit(self._batch, indices))
-                if len(coming) > self.num_workers * self.prefetch_factor:
-                    yield coming.popleft().result()
-            while coming:
-                yield coming.popleft().result()

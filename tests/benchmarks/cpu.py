@@ -28,14 +28,13 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from engines import PEERS, TORCH
 from machine import versions
-from rounds import Contenders, Failed, Worker, in_sets, in_turn, milliseconds, paired
+from rounds import Contenders, Failed, in_sets, milliseconds, paired
 from tables import with_spread
 from tasks import OPTIMIZERS, drawn, epoch_data, named
 
@@ -50,27 +49,22 @@ def say(text):
     print(f"[{(time.monotonic() - BEGUN) / 60:4.1f} min] {text}", flush=True)
 
 
-def starting(name, task, size, threads, kind="steps", **more):
-    """A function that starts the process of a contender; peers alone may be too slow."""
+def job(name, task, size, threads, kind="steps", **more):
+    """What a contender's process is to do; peers alone may be too slow."""
     more |= {"patience": PATIENCE} if name in PEERS else {}
-    return partial(Worker, name, threads, kind=kind, task=asdict(task), size=size, **more)
+    return {"contender": name, "threads": threads, "kind": kind, "task": asdict(task), "size": size, **more}
 
 
-def compared(names, task, size, threads, options):
+def compared(jobs, options):
     """A row: the figures of each contender, which of PyTorch's was the fastest, the ratios, and why others are absent.
 
-    Errors  Failed if minigrad or PyTorch fails, or if contenders do not train the same number of parameters
+    Errors  Failed if minigrad or PyTorch fails
     """
-
-    def measured(contenders):
-        parameters = {name: worker.parameters for name, worker in contenders.items()}
-        if len(set(parameters.values())) > 1:
-            raise Failed(f"{task.name}: not the same network: parameters {parameters}")
-        return in_turn(contenders, options.seconds / options.sets)
-
-    starts = {name: starting(name, task, size, threads) for name in names}
-    row = {"model": task.name, "batch_size": size, "threads": threads}
-    return row | figures(*in_sets(starts, measured, options.sets, PEERS))
+    model, (first, *_) = jobs["minigrad"]["task"]["name"], jobs.values()
+    row = {"model": model, "batch_size": first["size"], "threads": first["threads"]}
+    row |= figures(*in_sets(jobs, options.seconds, options.sets, PEERS))
+    say(f"{model}, batch {row['batch_size']}, threads {row['threads']}: {told(row)}")
+    return row
 
 
 def figures(sets, reasons):
@@ -102,38 +96,30 @@ def steps(options):
     rows = []
     for model in options.models:
         for size in options.batch_size:
+            names = ["minigrad", *TORCH, *(options.peers if size == options.batch_size[0] else [])]
             for threads in options.threads:
-                peers = options.peers if size == options.batch_size[0] else []
-                rows.append(compared(["minigrad", *TORCH, *peers], named(model), size, threads, options))
-                say(f"{model}, batch {size}, threads {threads}: {told(rows[-1])}")
+                rows.append(compared({name: job(name, named(model), size, threads) for name in names}, options))
     return {"rows": rows}
 
 
 def random(options):
-    say(f"networks drawn from seed {options.seed}")
-    rows, threads = [], options.threads[-1]
-    for seed in (options.seed, options.seed + 1):
-        task = drawn(seed)
-        row = compared(["minigrad", *TORCH], task, options.batch_size[0], threads, options)
-        rows.append(row | {"shape": task.shape, "optimizer": task.optimizer, "layers": task.layers})
-        say(f"{task.name}, threads {threads}: {told(row)}")
+    rows = []
+    for task in (drawn(options.seed), drawn(options.seed + 1)):
+        jobs = {name: job(name, task, options.batch_size[0], options.threads[-1]) for name in ("minigrad", *TORCH)}
+        more = {"shape": task.shape, "optimizer": task.optimizer, "layers": task.layers}
+        rows.append(compared(jobs, options) | more)
     return {"seed": options.seed, "rows": rows}
 
 
 def epoch(options):
-    """Rows of whole epochs: a contender's name says how many processes load its data."""
-    task, size, threads = named("keras-cnn"), options.batch_size[0], options.threads[-1]
-    loading = {"minigrad": ("minigrad", 0)}
-    loading |= {f"{name}, {count} loading": (name, count) for name in TORCH for count in (0, 2)}
-    starts = {
-        label: starting(name, task, size, threads, "epochs", workers=count) for label, (name, count) in loading.items()
-    }
-    measured = lambda contenders: {name: [[worker.ask("epoch", options.most)]] for name, worker in contenders.items()}
-    row = {"model": task.name, "batch_size": size, "threads": threads}
-    row |= figures(*in_sets(starts, measured, options.sets))
-    say(f"epoch: {told(row)}")
+    """A row of whole epochs: a contender's name says how many processes load its data."""
+    shared = named("keras-cnn"), options.batch_size[0], options.threads[-1], "epochs"
+    jobs = {"minigrad": job("minigrad", *shared, workers=0, most=options.most)}
+    for name in TORCH:
+        for count in (0, 2):
+            jobs[f"{name}, {count} loading"] = job(name, *shared, workers=count, most=options.most)
     _, labels, data = epoch_data()
-    return {"images": len(labels), "data": data, "rows": [row]}
+    return {"images": len(labels), "data": data, "rows": [compared(jobs, options)]}
 
 
 def memory(options):
@@ -143,15 +129,14 @@ def memory(options):
         row, absent = {"model": model, "batch_size": size, "threads": threads}, {}
         row |= {key: {} for key in ("first_step_s", "peak_mb", "grown_mb")}
         for name in ("minigrad", "torch", *options.peers):
-            start = starting(name, named(model), size, threads)
-            with Contenders({name: start}):
-                pass  # it fills caches
             try:
-                ends = [lived(name, start) for _ in range(STARTS)]
+                _, *ends = [
+                    lived(job(name, named(model), size, threads)) for _ in range(1 + STARTS)
+                ]  # one fills caches
             except Failed as why:
                 if name not in PEERS:
                     raise
-                absent[name] = str(why).removeprefix(f"{name}: ")
+                absent[name] = str(why)
                 continue
             row["first_step_s"][name] = round(statistics.median(end.first_step for end in ends), 2)
             row["peak_mb"][name] = ends[-1].peak_mb
@@ -159,8 +144,8 @@ def memory(options):
         cold = []
         for _ in range(STARTS):
             with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-                start = starting("minigrad", named(model), size, threads, environment={"MINIGRAD_CACHE": folder})
-                cold.append(lived("minigrad", start).first_step)
+                empty = {"environment": {"MINIGRAD_CACHE": folder}}
+                cold.append(lived(job("minigrad", named(model), size, threads, **empty)).first_step)
         row["empty_cache_s"] = round(statistics.median(cold), 2)
         rows.append(row | ({"not_run": absent} if absent else {}))
         cold = f"minigrad with an empty cache {row['empty_cache_s']}"
@@ -168,14 +153,13 @@ def memory(options):
     return {"rows": rows}
 
 
-def lived(name, start):
+def lived(job):
     """The Worker of a process that trained for a few steps; Failed, with the reason, if it did not."""
-    with Contenders({name: start}) as contenders:
-        worker = contenders.get(name)
-        for question in (("steps", TRAINED), ("end",)):
-            contenders.tried(name, lambda worker, question=question: worker.ask(*question))
+    with Contenders({"one": job}) as contenders:
+        worker = contenders.get("one")
+        contenders.tried("one", lambda worker: (worker.ask("steps", TRAINED), worker.ask("end")))
     if contenders.reasons:
-        raise Failed(f"{name}: {contenders.reasons[name]}")
+        raise Failed(contenders.reasons["one"])
     return worker
 
 

@@ -10,7 +10,7 @@ for all its starts; the slowest counts. --write notes all in results/launches.js
 import argparse
 import json
 import sys
-import time
+import timeit
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -27,7 +27,7 @@ from minigrad.nn import functional as F  # noqa: E402
 from minigrad_kernels.toolchain.cuda import Kernel  # noqa: E402
 from tests.device.stand_in_gpus import gpus  # noqa: E402
 
-ROUNDS, CALLS, BATCH = 100, 50, 64
+CALLS, BATCH = 50, 64
 FILE = Path(__file__).parent / "results" / "launches.json"
 NETWORKS = {"lenet": (1, 28, 28), "keras_cnn": (1, 28, 28), "mnist_net": (1, 28, 28), "resnet18": (3, 32, 32)}
 
@@ -53,33 +53,27 @@ def noted(network, shape, half):
     model = getattr(models, network)().to("cuda")
     optimizer = optim.Adam(model.parameters())
     x, y = minigrad.randn(BATCH, *shape).to("cuda"), Tensor(np.arange(BATCH) % 10).to("cuda")
-    Kernel.__call__ = note
-    try:
+    with patch.object(Kernel, "__call__", note):
         with minigrad.amp.autocast("float16", enabled=half):
             F.cross_entropy(model(x), y).backward()
         optimizer.step()
-    finally:
-        Kernel.__call__ = call
     return starts
 
 
-def microseconds(kernel, *given):
+def microseconds(rounds, kernel, *given):
     """The least mean of a round of starts."""
-    best = float("inf")
-    for _ in range(ROUNDS):
-        begin = time.perf_counter()
-        for _ in range(CALLS):
-            kernel(*given)
-        best = min(best, (time.perf_counter() - begin) / CALLS)
-    return 1e6 * best
+    return 1e6 * min(timeit.repeat(lambda: kernel(*given), number=CALLS, repeat=rounds)) / CALLS
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="+", default=list(NETWORKS), choices=NETWORKS)
+    parser.add_argument("--rounds", type=int, default=100, help="of starts of each kernel")
     parser.add_argument("--write", action="store_true")
-    write, found = parser.parse_args().write, {}
+    options, found = parser.parse_args(), {}
     with gpus(1, execute=False):
-        starts = [start for network in NETWORKS.items() for half in (False, True) for start in noted(*network, half)]
+        ways = [(name, NETWORKS[name], half) for name in options.networks for half in (False, True)]
+        starts = [start for way in ways for start in noted(*way)]
         from minigrad_kernels.toolchain.cuda import launch
 
         stream = SimpleNamespace(ptr=0)
@@ -89,9 +83,9 @@ def main():
             patch.object(launch.driver, "launchKernel", lambda *given: None),
         ):
             for start in {(start[0].name, len(start[3])): start for start in starts}.values():
-                found[start[0].name] = round(microseconds(*start), 1)
+                found[start[0].name] = round(microseconds(options.rounds, *start), 1)
                 print(f"{start[0].name:50} {found[start[0].name]:5.1f} us, {len(start[3])} arguments", flush=True)
-    if write:
+    if options.write:
         FILE.write_text(json.dumps(versions() | {"microseconds": found}, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,8 +1,10 @@
 """What figures were measured with: kept beside them in the results files."""
 
+import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -17,23 +19,17 @@ def versions(*packages):
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=folder, capture_output=True, text=True)
     cpu = platform.processor() or platform.machine()
     if (file := Path("/proc/cpuinfo")).exists():
-        names = [
-            line.split(":", 1)[1].strip() for line in file.read_text().splitlines() if line.startswith("model name")
-        ]
-        cpu = next(iter(names), cpu)
-    found = {name: _version(name) for name in ("numpy", "numba", "llvmlite", "torch", *packages)}
+        named = re.search(r"^model name\s*: (.*)$", file.read_text(), re.MULTILINE)
+        cpu = named[1].strip() if named else cpu
+    found = {}
+    for name in ("numpy", "numba", "llvmlite", "torch", *packages):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
     return {
         "date": time.strftime("%Y-%m-%d"),
         "commit": commit.stdout.strip(),
         "cpu": cpu,
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        **{name: version for name, version in found.items() if version},
+        **found,
     }
-
-
-def _version(package):
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None

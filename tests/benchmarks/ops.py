@@ -11,7 +11,6 @@ import argparse
 import json
 import statistics
 import sys
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from ops_rows import ROWS, STEPS
-from rounds import Contenders, Failed, Worker
+from rounds import Contenders, Failed, in_turn
+from worker import measured
 
 RESULTS = Path(__file__).parent / "results" / "ops.json"
 ROUNDS, SECONDS = 7, 0.02  # of each contender for each figure, and how long a round lasts
@@ -31,19 +31,20 @@ class Ops:
     parameters = None
 
     def __init__(self, engine):
-        self.engine, self.name, self.calls = engine, None, {}
+        self.engine, self.calls = engine, {}
 
     def kinds(self, name):
         """What is measured of a row: "forward" and "both", or "step"."""
         self.calls = self._step(*STEPS[name]) if name in STEPS else self._op(ROWS[name])
         return list(self.calls)
 
-    def seconds(self, kind, count):
-        """Seconds of one repetition of so many."""
-        from worker import measured
+    def choose(self, kind):
+        """Have steps do that."""
+        self.call = self.calls[kind]
 
-        call = self.calls[kind]
-        return measured(lambda: [call() for _ in range(count)])[1] / count
+    def steps(self, count):
+        """Seconds of so many."""
+        return [measured(self.call)[1] for _ in range(count)]
 
     def _tensor(self, array):
         return self.engine.images(array) if array.ndim == 4 else self.engine.tensor(array)
@@ -87,28 +88,19 @@ class Ops:
         return {"step": step}
 
 
-def measure(workers, kind):
-    """The median microseconds of each contender for what its row does."""
-    counts, times = {}, {name: [] for name in workers}
-    for name, worker in workers.items():
-        worker.ask("seconds", kind, 2)
-        counts[name] = max(1, int(SECONDS / worker.ask("seconds", kind, 2)))
-    for _ in range(ROUNDS):
-        for name, worker in workers.items():
-            times[name].append(worker.ask("seconds", kind, counts[name]))
-    return [1e6 * statistics.median(values) for values in times.values()]
-
-
 def compare(names, threads):
     """One entry for each row and each thing that is measured of it."""
-    found = []
-    with Contenders({name: partial(Worker, name, threads, kind="ops") for name in ("minigrad", "torch")}) as workers:
-        if workers.reasons:
-            raise Failed(workers.reasons)
+    found, jobs = [], {name: {"contender": name, "threads": threads, "kind": "ops"} for name in ("minigrad", "torch")}
+    with Contenders(jobs) as workers:
         for name in names:
-            kinds, _ = (worker.ask("kinds", name) for worker in workers.values())
+            kinds = [contender.ask("kinds", name) for contender in workers.values()][0]
             for kind in kinds:
-                ours, theirs = measure(workers, kind)
+                for worker in workers.values():
+                    worker.ask("choose", kind)
+                turns = in_turn(workers, ROUNDS * SECONDS, SECONDS)
+                if workers.reasons:
+                    raise Failed(workers.reasons)
+                ours, theirs = (1e6 * statistics.median(sum(turns[name], [])) for name in jobs)
                 entry = {"op": name, "what": kind, "threads": threads, "minigrad_us": round(ours, 1)}
                 found.append(entry | {"torch_us": round(theirs, 1), "ratio": round(theirs / ours, 2)})
                 print(*found[-1].values(), sep="  ", flush=True)

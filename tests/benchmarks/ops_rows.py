@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-__all__ = ["ROWS", "STEPS", "Row"]
-
 IMAGES, WIDE, SQUARE, PAIRS = (64, 64, 32, 32), (64, 32, 26, 26), (1024, 1024), (64, 1000)
 
 

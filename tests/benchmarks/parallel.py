@@ -5,10 +5,9 @@ A step is forward, backward with the exchange of gradients, and optimiser, on on
 one     one process with as many threads as there are ranks
 mpi     ranks with one thread each
 torch   PyTorch's DistributedDataParallel over gloo, as many ranks with one thread each
+wrapped the first in a DataParallel of one rank and one shard: what that costs is the ratio of the two
 
-They take turns, and medians over all steps count. What a DataParallel of one rank and one shard costs is the ratio of
-medians of steps with and without it, which alternate in one process on one model. --write stores all in
-results/parallel.json.
+They take turns, and medians over all steps count. --write stores all in results/parallel.json.
 """
 
 import argparse
@@ -16,59 +15,38 @@ import json
 import socket
 import statistics
 import sys
-import time
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from engines import Minigrad
 from machine import versions
-from rounds import Contenders, Failed, Worker, in_turn, milliseconds
-from tasks import OPTIMIZERS, data, named, training_step
-from worker import measured
+from rounds import Contenders, Failed, in_turn, milliseconds, paired
+from tasks import OPTIMIZERS, named
 
 FILE = Path(__file__).parent / "results" / "parallel.json"
-FILLING = 5  # steps that fill caches
 
 
-def compared(task, options):
-    """Median step of each contender, in milliseconds."""
+def compared(model, options):
+    """A row: the median step of each contender in milliseconds, and what a DataParallel adds, in percent."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = {"MASTER_PORT": str(free.getsockname()[1])}
-    job = {"kind": "steps", "task": asdict(task), "size": options.batch_size}
-    starts = {
-        "one": partial(Worker, "minigrad", options.ranks, **job),
-        "mpi": partial(Worker, "minigrad ranks", 1, ranks=options.ranks, **job),
-        "torch": partial(Worker, "torch ranks", 1, ranks=options.ranks, environment=port, **job),
+    job = {"kind": "steps", "task": asdict(named(model)), "size": options.batch_size}
+    jobs = {
+        "one": {"contender": "minigrad", "threads": options.ranks, **job},
+        "wrapped": {"contender": "minigrad ranks", "threads": options.ranks, **job},
+        "mpi": {"contender": "minigrad ranks", "threads": 1, "ranks": options.ranks, **job},
+        "torch": {"contender": "torch ranks", "threads": 1, "ranks": options.ranks, "environment": port, **job},
     }
-    with Contenders(starts) as contenders:
+    with Contenders(jobs) as contenders:
         turns = in_turn(contenders, options.seconds)
     if contenders.reasons:
-        raise Failed(f"{task.name}: {contenders.reasons}")
-    return {name: milliseconds(taken) for name, taken in turns.items()}
-
-
-def wrapping(task, options):
-    """What a DataParallel of one rank and one shard adds to a step, in percent."""
-    from minigrad.parallel import DataParallel
-
-    engine = Minigrad(options.ranks)
-    model = engine.model(task)
-    optimizer = getattr(engine.optim, task.optimizer)(model.parameters(), **task.options)
-    steps = [training_step(one, optimizer, engine.nn.functional.cross_entropy) for one in (model, DataParallel(model))]
-    images, labels = data(task.shape, options.batch_size, 1)
-    batch = engine.images(images[0]), engine.tensor(labels[0])
-    times, end, order = ([], []), time.perf_counter() + 2 * options.seconds, (0, 1)
-    while time.perf_counter() < end or len(times[0]) < 4 * FILLING:
-        for which in order:
-            _, seconds = measured(lambda which=which: steps[which](*batch))
-            times[which].append(seconds)
-        order = order[::-1]  # so that none comes first always
-    plain, wrapped = (statistics.median(taken[FILLING:]) for taken in times)
-    return round(100 * (wrapped / plain - 1), 2)
+        raise Failed(f"{model}: {contenders.reasons}")
+    adds = 100 * (statistics.median(paired(turns, "wrapped", "one")) - 1)
+    row = {"model": model, "batch_size": options.batch_size, "ranks": options.ranks}
+    row["ms"] = {name: milliseconds(taken) for name, taken in turns.items() if name != "wrapped"}
+    return row | {"wrapping_percent": round(adds, 2)}
 
 
 def main():
@@ -81,9 +59,7 @@ def main():
     options = parser.parse_args()
     rows = []
     for model in options.models:
-        task = named(model)
-        row = {"model": model, "batch_size": options.batch_size, "ranks": options.ranks}
-        rows.append(row | {"ms": compared(task, options), "wrapping_percent": wrapping(task, options)})
+        rows.append(compared(model, options))
         print(rows[-1], flush=True)
     if options.write:
         FILE.write_text(json.dumps({**versions(), "steps": rows}, indent=1) + "\n")

@@ -1,7 +1,7 @@
 """The benchmarks' networks in JAX: one jitted step, channels last, old parameters donated, Adam and SGD by hand.
 
-A layer is (parameters, running statistics, function), where function(parameters, statistics, x, key) gives its output
-and the statistics anew.
+A layer is (parameters, function), where function(parameters, x, key) gives its output. Batch norm keeps no running
+statistics, which training does not need.
 """
 
 import itertools
@@ -12,8 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from tasks import BATCHES, data, halves
 
-LAYOUT = ("NHWC", "HWIO", "NHWC")
-MOMENTUM, EPSILON = 0.1, 1e-5  # of batch norm
+LAYOUT, EPSILON = ("NHWC", "HWIO", "NHWC"), 1e-5
 
 
 class Jax:
@@ -21,10 +20,10 @@ class Jax:
         images, labels = data(task.shape, size)
         images = [jnp.asarray(array.transpose(0, 2, 3, 1)) for array in images]
         labels = [jnp.asarray(array.astype(np.int32)) for array in labels]
-        parameters, running, network = sequence(task.layers, np.random.default_rng(0))
+        parameters, network = sequence(task.layers, np.random.default_rng(0))
         count = sum(leaf.size for leaf in jax.tree.leaves(parameters))
         moments = jax.tree.map(jnp.zeros_like, (parameters, parameters))
-        state, train, numbers = [parameters, running, moments], jitted(network, task), itertools.count()
+        state, train, numbers = [parameters, moments], jitted(network, task), itertools.count()
 
         def step(i):
             *state[:], loss = train(*state, images[i % BATCHES], labels[i % len(labels)], next(numbers))
@@ -35,16 +34,14 @@ class Jax:
 
 def sequence(layers, random):
     """Layers as one."""
-    made = [layer(random, *sizes) for sizes in layers]
+    owns, functions = zip(*(layer(random, *sizes) for sizes in layers), strict=True) if layers else ((), ())
 
-    def function(own, kept, x, key):
-        after = []
-        for number, (_, _, function) in enumerate(made):
-            x, new = function(own[number], kept[number], x, jax.random.fold_in(key, number))
-            after.append(new)
-        return x, after
+    def function(owns, x, key):
+        for number, (own, function) in enumerate(zip(owns, functions, strict=True)):
+            x = function(own, x, jax.random.fold_in(key, number))
+        return x
 
-    return [own for own, _, _ in made], [kept for _, kept, _ in made], function
+    return list(owns), function
 
 
 def layer(random, kind, *sizes):
@@ -52,25 +49,19 @@ def layer(random, kind, *sizes):
         return jnp.asarray(random.uniform(-1, 1, shape).astype(np.float32) / np.float32(math.sqrt(fan_in)))
 
     if kind == "block":
-        owns, kepts, functions = zip(*(sequence(part, random) for part in halves(*sizes)), strict=True)
-
-        def block(own, kept, x, key):
-            outs, kept = zip(*(f(own[i], kept[i], x, key) for i, f in enumerate(functions)), strict=True)
-            return jax.nn.relu(outs[0] + outs[1]), list(kept)
-
-        return list(owns), list(kepts), block
+        (body, f), (shortcut, g) = (sequence(part, random) for part in halves(*sizes))
+        return [body, shortcut], lambda own, x, key: jax.nn.relu(f(own[0], x, key) + g(own[1], x, key))
     if kind == "conv":
         channels, filters, size, stride, padding, bias = sizes
         fan_in, around = channels * size * size, ((padding, padding),) * 2
         own = [uniform(fan_in, size, size, channels, filters), *([uniform(fan_in, filters)] if bias else [])]
         conv = lambda x, w: jax.lax.conv_general_dilated(x, w, (stride,) * 2, around, dimension_numbers=LAYOUT)
-        return own, [], lambda own, kept, x, key: (conv(x, own[0]) + (own[1] if bias else 0), kept)
+        return own, lambda own, x, key: conv(x, own[0]) + (own[1] if bias else 0)
     if kind == "linear":
         own = [uniform(sizes[0], *sizes), uniform(sizes[0], sizes[1])]
-        return own, [], lambda own, kept, x, key: (x @ own[0] + own[1], kept)
+        return own, lambda own, x, key: x @ own[0] + own[1]
     if kind == "norm":
-        ones, zeros = (lambda: jnp.ones(sizes[0])), (lambda: jnp.zeros(sizes[0]))
-        return [ones(), zeros()], [zeros(), ones()], norm
+        return [jnp.ones(sizes[0]), jnp.zeros(sizes[0])], norm
     plain = {
         "relu": lambda x, key: jax.nn.relu(x),
         "flatten": lambda x, key: x.reshape(len(x), -1),
@@ -78,32 +69,26 @@ def layer(random, kind, *sizes):
         "pool": lambda x, key: jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, *[(1, *sizes * 2, 1)] * 2, "VALID"),
         "dropout": lambda x, key: x * jax.random.bernoulli(key, 1 - sizes[0], x.shape) / (1 - sizes[0]),
     }[kind]
-    return [], [], lambda own, kept, x, key: (plain(x, key), kept)
+    return [], lambda own, x, key: plain(x, key)
 
 
-def norm(own, kept, x, key):
-    mean, variance = x.mean((0, 1, 2)), x.var((0, 1, 2))
-    count = x.size // x.shape[-1]
-    news = mean, variance * count / (count - 1)
-    kept = [old + MOMENTUM * (new - old) for old, new in zip(kept, news, strict=True)]
-    return (x - mean) * (jax.lax.rsqrt(variance + EPSILON) * own[0]) + own[1], kept
+def norm(own, x, key):
+    return (x - x.mean((0, 1, 2))) * (jax.lax.rsqrt(x.var((0, 1, 2)) + EPSILON) * own[0]) + own[1]
 
 
 def jitted(network, task):
-    """train(parameters, running, moments, images, labels, number of the step) -> the first three anew, and the loss."""
+    """train(parameters, moments, images, labels, number of the step) -> the first two anew, and the loss."""
 
-    def loss_of(parameters, running, x, y, key):
-        scores, running = network(parameters, running, x, key)
-        return -jnp.take_along_axis(jax.nn.log_softmax(scores), y[:, None], 1).mean(), running
+    def loss_of(parameters, x, y, key):
+        scores = jax.nn.log_softmax(network(parameters, x, key))
+        return -jnp.take_along_axis(scores, y[:, None], 1).mean()
 
-    def train(parameters, running, moments, x, y, i):
-        key = jax.random.fold_in(jax.random.key(0), i)
-        (loss, running), gradients = jax.value_and_grad(loss_of, has_aux=True)(parameters, running, x, y, key)
+    def train(parameters, moments, x, y, i):
+        loss, gradients = jax.value_and_grad(loss_of)(parameters, x, y, jax.random.fold_in(jax.random.key(0), i))
         update = adam if task.optimizer == "Adam" else sgd
-        parameters, moments = update(parameters, gradients, moments, i, **task.options)
-        return parameters, running, moments, loss
+        return *update(parameters, gradients, moments, i, **task.options), loss
 
-    return jax.jit(train, donate_argnums=(0, 1, 2))
+    return jax.jit(train, donate_argnums=(0, 1))
 
 
 def adam(parameters, gradients, moments, i, lr):

@@ -15,7 +15,7 @@ WORKER = Path(__file__).with_name("worker.py")
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"  # would have every process compile all modules again
 TURN = 0.1  # seconds: short beside what slows a machine, long beside a step of most networks
 LONG = 0.05  # seconds of a step that need none before it to fill caches
-FEWEST = 3  # steps of the slowest contender in a set
+FEWEST = 2  # turns of the slowest contender in a set
 PAUSE = 0.03  # seconds between two contenders, for threads of the one that spin before they sleep
 PATIENCE = 600  # seconds of silence
 
@@ -82,17 +82,17 @@ class Worker:
 class Contenders(dict):
     """Workers by name that have made their first step, {name: Worker}: a context, with which they end.
 
-    starts      {name: a function that starts its Worker}; all start at once
+    jobs        {name: the arguments of its Worker}; all start at once
     reasons     {name: why it is not among them}
     """
 
-    def __init__(self, starts):
+    def __init__(self, jobs):
         super().__init__()
-        self.starts, self.reasons = starts, {}
+        self.jobs, self.reasons = jobs, {}
 
     def __enter__(self):
-        self.update((name, start()) for name, start in self.starts.items())
-        for name in self.starts:
+        self.update((name, Worker(**job)) for name, job in self.jobs.items())
+        for name in self.jobs:
             self.tried(name, Worker.begin)
         return self
 
@@ -109,11 +109,11 @@ class Contenders(dict):
             self.pop(name).stop()
 
 
-def in_turn(contenders, seconds):
+def in_turn(contenders, seconds, turn=TURN):
     """{name: turns} of contenders that take turns.
 
-    A turn is the seconds of steps, as many as TURN has room for. Rounds go on until each contender has steps of
-    `seconds` in all, and FEWEST of them. A turn of short steps begins with one that does not count, as caches were just
+    A turn is the seconds of steps, as many as `turn` has room for. Rounds go on until each contender has steps of
+    `seconds` in all, and FEWEST turns. A turn of short steps begins with one that does not count, as caches were just
     another's. One that fails is dropped.
     """
 
@@ -123,28 +123,29 @@ def in_turn(contenders, seconds):
 
     lengths = {name: steps[0] for name in list(contenders) if (steps := taken(name, 1))}
     turns = {name: [] for name in contenders}
-    while any(sum(map(sum, turns[name])) < seconds or sum(map(len, turns[name])) < FEWEST for name in contenders):
+    while any(sum(map(sum, turns[name])) < seconds or len(turns[name]) < FEWEST for name in contenders):
         for name in list(contenders):
             uncounted = int(lengths[name] < LONG)
-            if steps := taken(name, uncounted + max(1, round(TURN / lengths[name]))):
+            if steps := taken(name, uncounted + max(1, round(turn / lengths[name]))):
                 turns[name].append(steps[uncounted:])  # what came before may have been disturbed:
                 lengths[name] = min(lengths[name], statistics.median(steps))
     return {name: turns[name] for name in contenders}
 
 
-def in_sets(starts, measured, sets, once=()):
-    """([{name: turns}] of so many sets of fresh processes, {name: why it is absent}).
+def in_sets(jobs, seconds, sets=1, once=()):
+    """([{name: turns} of so many sets of fresh processes], {name: why it is absent}).
 
-    measured    {name: turns} of the Contenders of a set
     once        whose start is dear: they are in the first set alone
-    All must learn in the first set; the later ones do the same. Failed if one fails that is not in `once`.
+    All must learn in the first set; the later ones do the same. Failed if one fails that is not in `once`, or if they
+    do not train the same number of parameters.
     """
     found, reasons = [], {}
     for number in range(sets):
-        with Contenders(
-            {name: start for name, start in starts.items() if not number or name not in once}
-        ) as contenders:
-            turns = measured(contenders)
+        with Contenders({name: job for name, job in jobs.items() if not number or name not in once}) as contenders:
+            parameters = {name: worker.parameters for name, worker in contenders.items()}
+            if len(set(parameters.values())) > 1:
+                raise Failed(f"not the same network: parameters {parameters}")
+            turns = in_turn(contenders, seconds / sets)
             for name in list(contenders) if not number else ():
                 contenders.tried(name, lambda worker: worker.ask("end"))
             found.append({name: turns[name] for name in contenders})

@@ -5,6 +5,7 @@ line of JSON that it is ready, and so answers each line of standard input: the n
 """
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -40,12 +41,6 @@ def measured(call):
     return result, time.perf_counter() - start
 
 
-def check_learning(first, last):
-    """Raise ValueError unless the last loss is clearly below the first."""
-    if not last < FALLEN * first:
-        raise ValueError(f"its loss does not fall: {first:.4f} at first, {last:.4f} at last")
-
-
 class Steps:
     """Single steps."""
 
@@ -65,40 +60,31 @@ class Steps:
         return found
 
     def end(self):
-        """Train on the first batch until its loss is clearly below what it was, if ever."""
+        """Train on the first batch until its loss is clearly below what it was; ValueError if it never is."""
         last, start = self.step(0).item(), time.perf_counter()
         for _ in range(PROOF_STEPS):
             if last < FALLEN * self.first or time.perf_counter() - start > PROOF_SECONDS:
                 break
             last = self.step(0).item()
-        check_learning(self.first, last)
+        if not last < FALLEN * self.first:
+            raise ValueError(f"its loss does not fall: {self.first:.4f} at first, {last:.4f} at last")
 
 
-class Epochs:
-    """Epochs of a data set, with the loader of the library."""
+class Epochs(Steps):
+    """Epochs of a data set, or their first `most` batches, with the loader of the library."""
 
-    parameters = None
-
-    def __init__(self, engine, task, size, workers, **_):
+    def __init__(self, engine, task, size, workers, most=None, **_):
         images, labels, _ = epoch_data()
-        _, self.step = engine.prepared(Task(**task))
-        self.loader, self.losses = engine.loader(images, labels, size, workers), []
-        self.epoch(3)
+        _, step = engine.prepared(Task(**task))
+        loader = engine.loader(images, labels, size, workers)
 
-    def epoch(self, most=None):
-        """The seconds of one; of `most` batches."""
+        def epoch(_):
+            for batch in itertools.islice(loader, most):
+                loss = step(*batch)
+            return loss
 
-        def losses():
-            batches = zip(range(len(self.loader) if most is None else most), self.loader, strict=False)
-            first, *_, last = (self.step(*batch) for _, batch in batches)
-            return first.item(), last.item()
-
-        found, seconds = measured(losses)
-        self.losses += found
-        return seconds
-
-    def end(self):
-        check_learning(self.losses[0], self.losses[-1])
+        self.step, self.parameters, self.number = epoch, None, 0
+        self.first = step(*next(iter(loader))).item()
 
 
 def ops(engine, **_):

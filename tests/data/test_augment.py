@@ -1,4 +1,4 @@
-"""Images for the loader: the bits of the transforms on every device, data sets beyond 2 GB, traffic."""
+"""Images for the loader: the bits of the transforms on every device, data sets beyond 2 GB."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,6 @@ import pytest
 from minigrad.data.transforms import Compose, Flip, Normalize, PadCrop
 from minigrad_kernels import augment, interpreter
 from minigrad_kernels.augment import cuda
-from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.toolchain.cuda.memory import View
 from tests.kernels.kernel_runs import DEVICE, moved, on_host
 
@@ -47,20 +46,3 @@ def test_images_beyond_32_bits_of_bytes(cuts):
     report = interpreter.interpret(cuda.cut, (1,), (256,), (data, picks, offsets, flips, *numbers, out, padding, 0))
     assert not report.faults
     np.testing.assert_array_equal(np.asarray(out)[..., 0], Normalize(MEAN[:1], STD[:1])(images[[3, 1]])[:, 0])
-
-
-def test_traffic_and_the_largest_batch():
-    """A byte is read and four are written for each number, in whole sectors."""
-    images, out = moved(pixels(4, 4, 8, 16), "interpreter"), interpreter.empty((4, 8, 16, 4)).transpose(0, 3, 1, 2)
-    others = [interpreter.array(array) for array in (np.arange(4), np.ones(4, "f4"), np.zeros(4, "f4"))]
-    with interpreter.recording() as launches:
-        augment.gather_normalize(images, *others, out)
-    ((name, report),) = launches
-    counts = report.counts
-    assert name == "augment_cut"
-    assert counts.bytes_loaded["images"] == images.size and counts.bytes_stored == {"out": 4 * images.size}
-    assert counts.sector_bytes_stored == counts.bytes_stored
-    far = np.broadcast_to(interpreter.empty(1), (1 << 16, 1, 1 << 15, 1)).view(interpreter.Array)
-    tall, all_of_it = (interpreter.array(one) for one in (pixels(1, 1, 1 << 15, 1), np.zeros(1 << 16, np.int64)))
-    with pytest.raises(ShapeError, match="wants less than 2147482624 elements; split it"):
-        augment.gather_normalize(tall, all_of_it, *[interpreter.array(np.ones(1, np.float32))] * 2, far)

@@ -18,7 +18,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (10, 2, 4, 5), np.uint8)
 SMALL = Dataset(IMAGES, (np.arange(10) % 3).astype(np.uint8), "abc", "small")
 
 
-def test_a_dataset_lies_channels_last_and_knows_its_statistics():
+def test_a_dataset_lies_channels_last_knows_its_statistics_and_is_picked_from():
     np.testing.assert_array_equal(SMALL.images, IMAGES)
     assert is_dense(SMALL.images, CHANNELS_LAST) and SMALL.labels.dtype == np.int64
     assert np.shares_memory(Dataset(SMALL.images, SMALL.labels, "abc").images, SMALL.images)
@@ -26,18 +26,11 @@ def test_a_dataset_lies_channels_last_and_knows_its_statistics():
     np.testing.assert_allclose(SMALL.std, (IMAGES / 255).std((0, 2, 3)), rtol=1e-13)
     given = Dataset(IMAGES, SMALL.labels, "abc", mean=[0.5, 0.25])
     assert given.mean == (0.5, 0.25) and given.std == SMALL.std
-
-
-def test_dataset_picks_and_subsets():
-    for indices in ([3, 1], np.array([3, 1]), slice(2, 4), np.arange(10) > 6, range(3), []):
-        images, labels = SMALL[indices]
-        picked = np.arange(10)[indices]
-        np.testing.assert_array_equal(labels, SMALL.labels[picked])
-        np.testing.assert_array_equal(images, SMALL.images[picked])
+    for indices in ([3, 1], slice(2, 4), np.arange(10) > 6, []):
         part = SMALL.subset(indices)
-        assert len(part) == np.size(picked) and part.mean == SMALL.mean and part.name == "small"
-    with pytest.raises(IndexError):
-        SMALL[[10]]
+        np.testing.assert_array_equal(part.labels, np.arange(10)[indices] % 3)
+        np.testing.assert_array_equal(part.images, IMAGES[indices])
+        assert part.mean == SMALL.mean and part.name == "small"
 
 
 def test_split_is_a_seeded_partition():
@@ -47,7 +40,7 @@ def test_split_is_a_seeded_partition():
     assert len(first) == 35 and sorted(first + second) == list(range(50))
     assert first == sorted(first) and second == sorted(second)
     assert split(3) == [first, second] != split(4)
-    for fraction in (0, 1, -0.5, float("nan"), 0.001, 0.999):
+    for fraction in (0, 1, float("nan"), 0.001, 0.999):
         with pytest.raises(ShapeError, match="one part empty"):
             dataset.split(fraction, 0)
 
@@ -60,17 +53,15 @@ def test_digits_are_those_published_in_two_splits():
     readme = folder.joinpath("README.md").read_text()
     assert hashlib.sha256(folder.joinpath("digits.csv.gz").read_bytes()).hexdigest() in readme and "CC BY 4.0" in readme
     train, test = digits()
-    assert (len(train), len(test)) == (1438, 359)
-    assert train.images.shape[1:] == (1, 8, 8) and np.unique(train.images).tolist() == list(range(0, 241, 15))
-    assert train.mean == test.mean and train.mean == Dataset(train.images, train.labels, train.classes).mean
+    assert (len(train), len(test)) == (1438, 359) and train.images.shape[1:] == (1, 8, 8)
+    assert train.mean == test.mean == Dataset(train.images, train.labels, train.classes).mean
     table = np.loadtxt(str(folder.joinpath("digits.csv.gz")), np.uint8, delimiter=",")
     whole = table[:, :-1] * np.uint8(15)
     assert sorted(map(bytes, [*train.images, *test.images])) == sorted(map(bytes, whole))
     first, second = digits(split="writers")
-    assert (len(first), len(second)) == (898, 899)
     np.testing.assert_array_equal(np.concatenate([first.labels, second.labels]), table[:, -1])
     np.testing.assert_array_equal(np.concatenate([first.images, second.images]).reshape(1797, 64), whole)
-    assert (digits(seed=1)[0].labels != train.labels).any()
+    assert len(first) == 898 and (digits(seed=1)[0].labels != train.labels).any()
 
 
 def test_digits_enlarged_against_exact_fractions(size=28):

@@ -9,7 +9,6 @@ import pytest
 import minigrad
 from minigrad import Tensor, draw, models, nn, randn, tensor
 from minigrad.core.errors import ShapeError
-from minigrad.train import History
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -163,12 +162,3 @@ def test_save(tmp_path):
     with pytest.raises(ShapeError, match=r"graph.png does not end in .svg; a graph is written as SVG alone"):
         graph.save(tmp_path / "graph.png")
     assert [file.name for file in tmp_path.iterdir()] == ["graph.SVG"]
-
-
-# ---- in notebooks ------------------------------------------------------------------------------------------------
-
-
-def test_a_notebook_shows_histories():
-    history = History([{"epoch": epoch, "loss": 1 / epoch, "<b>": None} for epoch in (1, 2, 3)])._repr_html_()
-    rows = [[cell.text for cell in row] for row in ElementTree.fromstring(history).findall("tr")]
-    assert rows[0] == ["epoch", "loss", "<b>"] and rows[3] == ["3", "0.33333", "None"]

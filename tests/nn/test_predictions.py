@@ -58,10 +58,11 @@ def test_histograms_count_every_weight_and_gradient():
     assert other.state_dict() == histograms.state_dict()
 
 
-def test_edges_of_histograms():
+def test_edges_of_histograms(monkeypatch):
     """Six decades of gradients on either side; weights to twice the largest, and what lies beyond is gathered."""
     model = nn.Sequential(nn.Linear(4, 1, bias=False))
-    histograms, history = Histograms(model, bins=13), History()
+    monkeypatch.setattr("minigrad.train.callbacks.BINS", 13)
+    histograms, history = Histograms(model), History()
     for weights, gradients in (([-0.5, 0.0, 0.0, 0.0], [2.0, -0.5, 0.5e-3, 0.0]), ([7, -7, 0, 0], [math.nan, 1, 0, 0])):
         history.append({"epoch": len(history) + 1})
         model[0].weight.grad, model[0].weight.array[...] = Tensor(np.float32([gradients])), weights

@@ -156,9 +156,9 @@ def test_evaluation_is_shared_and_gives_the_numbers_of_one(count):
     assert on_ranks(run, 4) == [(alone, len(range(rank, count, 4)), True) for rank in range(4)]
 
 
-@pytest.mark.parametrize("times, rows", [(3, 0), (5, 0), (9, 1)], ids=["a step", "an evaluation", "a later step"])
+@pytest.mark.parametrize("times, rows", [(3, 0), (5, 1), (9, 1)], ids=["a step", "an epoch", "a later step"])
 def test_all_stop_where_one_wants_to(times, rows):
-    """An epoch has 4 steps; after them a rank is asked in each round of the evaluation, of which there are 3."""
+    """An epoch has 4 steps, and a rank is asked after each of them and after the epoch."""
 
     def run(world):
         keeper, asked = Callback(), iter(range(1, 99))

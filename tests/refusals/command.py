@@ -60,7 +60,6 @@ train --optimizer adamax             | --optimizer: invalid choice: 'adamax' \\(
 train --weight-decay=-1              | --weight-decay: got -1, want a number of at least 0
 train --bach-size 3                  | unrecognized arguments: --bach-size 3
 train --data digits --out new --model vgg              | --model: got vgg, want one of .*keras-cnn.* or FILE.py:FUNCTION
-train --data digits --out new --batch-size 2000        | batch_size is 2000, but the dataset has 1438 images
 train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is not a folder
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
 train --data digits --out new --threads 100000         | Numba allows 1 to

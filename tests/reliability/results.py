@@ -11,8 +11,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
 from machine import versions  # noqa: E402
 
-__all__ = ["RESULTS", "store", "table"]
-
 RESULTS = Path(__file__).parent / "results"
 ORDER = "kills", "soak", "fuzz", "mutations"
 

@@ -1,15 +1,12 @@
 """Checkpoints: what comes back, the ones before the newest, what ranks do together, and what is refused."""
 
-import re
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import minigrad
 from minigrad import checkpoint, nn
 from minigrad.checkpoint import CheckpointError, CheckpointWarning
-from minigrad.parallel import run_local
+from minigrad.parallel import CommunicationError, run_local
 from tests.train.checkpoint_parts import edit, everything, file_of, state_of, step, tensors_of, told
 
 EXTRA = [float("inf"), [float("nan")], {"tensor": "x"}, 10**30, 0.1 + 0.2, "\u2028\ud800", '"sha256":"' + 64 * "0"]
@@ -52,20 +49,6 @@ def test_one_file_holds_tensors_by_name_in_logical_order_and_the_rest_as_json(tm
     other, drawn = nn.Linear(2, 2), told(GENERATOR)
     checkpoint.load(tmp_path, average=other)  # parts can be loaded alone
     assert told(other) == told(average) and told(GENERATOR) == drawn
-
-
-def test_the_code_of_the_page_runs_and_goes_on(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[2] / "examples/docs/training.md"
-    codes = re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
-    (code,) = (code for code in codes if "checkpoint" in code)
-    exec(code.replace("epochs=2", "epochs=1"), {})
-    exec(code, resumed := {})
-    (tmp_path / "whole").mkdir()
-    monkeypatch.chdir(tmp_path / "whole")
-    exec(code, unbroken := {})
-    assert checkpoint.weights_hash(resumed["model"]) == checkpoint.weights_hash(unbroken["model"])
-    assert resumed["history"]["loss"] == unbroken["history"]["loss"] and len(resumed["history"]) == 2
 
 
 def test_the_hash_is_of_names_shapes_types_and_numbers():
@@ -149,23 +132,18 @@ def test_rank_0_writes_and_reads_for_all(tmp_path):
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def several(state, tensors, metadata):
-    tensors["model.0.bias"] = np.zeros(9)
-    del state["model"]["4.bias"]
-    state["optimizer"]["param_groups"][0]["betas"] = [0.9, 7]
-    state["schedule"]["base_lrs"] = [0.1, 0.2]
-    state["scaler"]["scale"] = -1
-    state["generator"]["step"] = -1
-
-
-FAULTS = {  # what is changed in a good checkpoint, though its SHA-256 is right: what the error says, in this order
-    "version 2 of a minigrad checkpoint, this release": lambda state, tensors, metadata: metadata.update(version="2"),
-    "no field 'model.0.weight'": lambda state, tensors, metadata: tensors.pop("model.0.weight"),
+FAULTS = {  # what is changed in a good checkpoint, though its SHA-256 is right: what the error says
+    "version 2 of a minigrad checkpoint, .*load_weights": lambda state, tensors, about: about.update(version="2"),
+    "no field 'model.0.weight'": lambda state, tensors, about: tensors.pop("model.0.weight"),
     "no field 'extra'": lambda state, *_: state.pop("extra"),
-    "it holds no optimizer": lambda state, *_: state.pop("optimizer"),
+    "no field 'optimizer'": lambda state, *_: state.pop("optimizer"),
     "optimizer is SGD, this one Adam": lambda state, *_: state.update(optimizer_kind="SGD"),
-    "history: no field 'rows'": lambda state, *_: state["history"].pop("rows"),
-    "set_state: wanted; 0.bias has shape (9,); missing 4.bias; betas[1] is 7; [-1.0, 2.0; 'base_lrs': ": several,
+    "no field 'rows'": lambda state, *_: state["history"].pop("rows"),
+    r"0.bias has shape \(9,\)": lambda state, tensors, about: tensors.update({"model.0.bias": np.zeros(9)}),
+    r"betas\[1\] is 7": lambda state, *_: state["optimizer"]["param_groups"][0].update(betas=[0.9, 7]),
+    "'base_lrs': ": lambda state, *_: state["schedule"].update(base_lrs=[0.1, 0.2]),
+    r"\[-1.0, 2.0": lambda state, *_: state["scaler"].update(scale=-1),
+    "set_state: ": lambda state, *_: state["generator"].update(step=-1),
 }
 
 
@@ -175,40 +153,45 @@ def test_refusal_names_file_and_reason_and_changes_nothing(tmp_path, words):
     edit(tmp_path, FAULTS[words])
     others = everything(seed=1, steps=2)
     before = told(others), told(GENERATOR)
-    with pytest.raises(CheckpointError) as caught:
+    with pytest.raises(CheckpointError, match=f"cannot load .*{tmp_path}/checkpoint-1.safetensors: .*{words}"):
         checkpoint.load(tmp_path, **others, generator=GENERATOR)
-    message = str(caught.value)
-    assert f"cannot load {tmp_path / 'checkpoint-1.safetensors'}: " in message
-    assert all(word in message for word in words.split("; "))
     assert (told(others), told(GENERATOR)) == before
 
 
-def test_an_interruption_while_loading_leaves_all_as_it_was(tmp_path, monkeypatch):
-    checkpoint.save(tmp_path, **everything())
+class Other:
+    """A part that raises an error when its state is taken, or given."""
+
+    def __init__(self, error, when):
+        self.error, self.when = error, when
+
+    def state_dict(self):
+        if self.when == "taken":
+            raise self.error
+        return {}
+
+    def load_state_dict(self, state):
+        if self.when == "given":
+            self.when = ""
+            raise self.error
+
+
+def test_an_interruption_changes_nothing_and_a_lost_rank_stays_what_it_is(tmp_path):
+    checkpoint.save(tmp_path, **everything(), last=Other(None, ""))
     others = everything(seed=1, steps=2)
-    before, kind, calls = told(others), type(others["schedule"]), []
-    real = kind.load_state_dict
-
-    def interrupted(self, state):
-        real(self, state)
-        calls.append(1)
-        if len(calls) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(kind, "load_state_dict", interrupted)
+    before = told(others)
     with pytest.raises(KeyboardInterrupt):
-        checkpoint.load(tmp_path, **others)
-    assert told(others) == before
+        checkpoint.load(tmp_path, **others, last=Other(KeyboardInterrupt(), "given"))
+    lost = Other(CommunicationError("rank 1 is gone"), "taken")
+    for call in (checkpoint.save, checkpoint.load):
+        with pytest.raises(CommunicationError, match="rank 1 is gone"):
+            call(tmp_path, **others, last=lost)
+    assert told(others) == before and checkpoint.numbers(tmp_path) == [1]
 
 
-def test_no_checkpoint_and_one_of_an_earlier_release(tmp_path):
+def test_no_checkpoint(tmp_path):
     (tmp_path / "file").write_text("in the way")
     for folder in (tmp_path, tmp_path / "absent", tmp_path / "file/under"):
         assert not checkpoint.exists(folder) and checkpoint.numbers(folder) == []
-        with pytest.raises(CheckpointError, match="holds no checkpoint"):
-            checkpoint.load(folder)
-    (tmp_path / "checkpoint-7.json").write_text("{}")
-    assert checkpoint.exists(tmp_path)
-    for call in (checkpoint.find, checkpoint.load):
-        with pytest.raises(CheckpointError, match=r"checkpoint-7.json is of an earlier release.*load_weights\('.*-N"):
-            call(tmp_path)
+        for call in (checkpoint.find, checkpoint.load):
+            with pytest.raises(CheckpointError, match="holds no checkpoint"):
+                call(folder)

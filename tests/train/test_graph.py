@@ -29,13 +29,13 @@ def machine():
 
 
 class Watch(Callback):
-    """Notes how many kernels were started from Python for each update and for what follows an epoch.
+    """Notes how many kernels were started from Python for each update.
 
     asks    the update after which it asks for the running loss
     """
 
     def __init__(self, machine, asks=None):
-        self.machine, self.asks, self.counts, self.tests, self.running, self.before = machine, asks, [], [], None, 0
+        self.machine, self.asks, self.counts, self.running, self.before = machine, asks, [], None, 0
 
     def started(self):
         """Kernels since the last call."""
@@ -49,7 +49,7 @@ class Watch(Callback):
             self.started()
 
     def on_epoch(self, history):
-        self.tests.append(self.started())
+        self.started()
 
 
 def trained(machine, eager, precision=None, epochs=3, asks=6, test=None, **options):
@@ -66,7 +66,7 @@ def trained(machine, eager, precision=None, epochs=3, asks=6, test=None, **optio
     return rows, weights, optimizer.state_dict()["state"][0]["step"], watch
 
 
-def test_updates_and_measures_by_graphs_train_as_eager_ones(machine):
+def test_updates_by_graphs_train_as_eager_ones(machine):
     make = lambda: Loader(DATA, 5, device="cuda", transform=CHANGES)
     *eager, watched = trained(machine, True, epochs=4, test=make())
     assert not machine.graph_launches
@@ -75,8 +75,7 @@ def test_updates_and_measures_by_graphs_train_as_eager_ones(machine):
     assert watch.running == watched.running and watch.running[1] == 0
     # Two runs and a capture of each size of batch; then Python starts nothing, the batch is made by the graph, too.
     fewer = [count for count, many in zip(watch.counts, watched.counts, strict=True) if count < many]
-    assert fewer == [0] * 6 and min(watched.tests) > 0 and watch.tests[2:] == [0, 0]
-    assert len(machine.graph_launches) == 14
+    assert fewer == [0] * 6 and machine.graph_launches
 
 
 def test_graphs_go_with_the_training(machine):

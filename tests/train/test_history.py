@@ -1,7 +1,6 @@
 """The history of a training, its progress on a terminal, and its learning curve."""
 
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -24,7 +23,7 @@ def test_a_history_holds_every_figure_exactly_and_goes_on():
     assert [json.loads(line) for line in history.to_jsonl().splitlines()] == ROWS
     assert history.columns() == ["epoch", "loss", "accuracy", "test_loss", "images_per_second"]
     assert history["test_loss"] == [None, 0.25] and history[-1] == ROWS[1] and len(history) == 2
-    assert repr(history) == "History(2 epochs, 0 steps)" and "<td>0.3</td>" in history._repr_html_()
+    assert repr(history) == "History(2 epochs, 0 steps)"
     history.steps, history.latest = 9, Running(loss=0.1, correct=3, images=8)
     other = History()
     other.load_state_dict(json.loads(json.dumps(history.state_dict())))
@@ -57,7 +56,7 @@ def test_progress_prints_plain_lines_and_draws_a_bar_on_a_terminal(monkeypatch, 
 
 def test_learning_curve_shows_the_figures(tmp_path):
     history = History(ROWS)
-    axes = history.plot(quantity="accuracy")
+    axes = draw.learning_curve(history, quantity="accuracy")
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("epoch", "accuracy (%)")
     (line,) = axes.get_lines()
     np.testing.assert_array_equal(line.get_xydata(), [[1, 50], [2, 100]])
@@ -69,17 +68,3 @@ def test_learning_curve_shows_the_figures(tmp_path):
         draw.learning_curve(History())
     draw.save_learning_curve(history, tmp_path / "curve.png")
     assert imread(tmp_path / "curve.png").shape[:2] == (480, 1200)
-
-
-PURITY = """
-import sys
-import minigrad, minigrad.cli, minigrad.train, minigrad.draw, minigrad.checkpoint, minigrad.models
-heavy = {"matplotlib", "tqdm", "pooch", "safetensors"} & sys.modules.keys()
-assert not heavy, heavy
-minigrad.draw.learning_curve(minigrad.train.History([{"epoch": 1, "loss": 1.0}]))
-assert "matplotlib.pyplot" not in sys.modules
-"""
-
-
-def test_imports_are_light_and_drawing_leaves_pyplot_alone():
-    subprocess.run([sys.executable, "-W", "error", "-c", PURITY], check=True, timeout=120)

@@ -65,18 +65,15 @@ def test_one_epoch_equals_the_loop_written_out():
     assert weights(model) == weights(other) and history[0]["loss"] == pytest.approx(np.mean(losses), rel=1e-12)
 
 
-def test_a_trainer_updates_and_measures_as_fit_does():
-    model, other, test = network(), network(), list(data.Loader(images(seed=1), 44))
-    history = fit(model, data.Loader(images(), 11), optim.Adam(model.parameters()), 1, test=test, accumulate=2)
+def test_a_trainer_updates_as_fit_does():
+    model, other = network(), network()
+    history = fit(model, data.Loader(images(), 11), optim.Adam(model.parameters()), 1, accumulate=2)
     trainer, batches = Trainer(other, optim.Adam(other.parameters())), list(data.Loader(images(), 11))
     for pair in zip(batches[::2], batches[1::2], strict=True):
         trainer.update(*pair)
-    assert weights(model) == weights(other)
-    loss, hits = trainer.measure(test[0]).tolist()
-    assert (loss, hits / 44) == (history[-1]["test_loss"], history[-1]["test_accuracy"])
     running = trainer.history.running.row()
+    assert weights(model) == weights(other) and trainer.history.steps == 2
     assert (running["loss"], running["accuracy"]) == (history[-1]["loss"], history[-1]["accuracy"])
-    assert trainer.history.steps == 2 and other.training
 
 
 @pytest.mark.parametrize("count, micro, accumulate", [(48, 8, 2), (44, 5, 4), (30, 7, 10)])
@@ -105,7 +102,7 @@ def test_a_loss_that_is_not_finite_ends_training_before_the_update():
         (minigrad.tensor(np.full((22, 1, 6, 6), np.inf, np.float32)), y),
         optim.SGD(model.parameters(), 0.1),
     )
-    message = r"the loss is nan at step 1; images\[0\] of batch 1 of the update has NaN .* \(epoch 1\)"
+    message = r"the loss is nan at step 1; images\[0\] has NaN .* \(epoch 1\)"
     with pytest.raises(StateError, match=message):
         fit(model, [second, bad], optimizer, 1, accumulate=2)
     assert weights(model) == before and all(parameter.grad is None for parameter in model.parameters())
