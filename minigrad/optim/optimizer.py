@@ -181,10 +181,14 @@ class Optimizer:
         numbers in `state` may lag behind; state_dict asks first. Waits for the device."""
         for parameters, plan in self._unsure.values():
             count = None if plan.settings is None else plan.settings.counted()
-            if count is not None and "step" in self.kept:
-                for parameter in parameters:
-                    self.state[parameter]["step"] = int(count) - 1  # it is the number of the next step
+            if count is not None:
+                self.recount([self.state[parameter] for parameter in parameters], int(count))
         self._unsure.clear()
+
+    def recount(self, states, count):
+        """Correct the states of parameters by what their device has counted, the number of the next step."""
+        for state in states if "step" in self.kept else ():
+            state["step"] = count - 1
 
     # ---- state -------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from .optimizer import Optimizer, plain
 
 __all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop", "Rule", "orthogonalized"]
 
-OWN = {"adjust_lr_fn", "betas", "ns_coefficients"}  # options that a rule checks itself
+OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
 NUMBERS = frozenset({float, int, bool})
 COEFFICIENTS = (3.4445, -4.775, 2.0315)  # of the fifth degree: the steepest at 0 that keeps singular values near 1
@@ -104,26 +104,37 @@ class Rule(Optimizer):
 class SGD(Rule):
     """Gradient descent, with momentum and weight decay where they are not 0.
 
-    Math    d = g + weight_decay p;  b = momentum b + d
+    Math    d = g + weight_decay p;  b = momentum b + (1 - dampening) d, at the first step b = d
             p = p - lr b, or p - lr (d + momentum b) with nesterov; maximize turns the sign of g
     momentum        what the step keeps of those before; 0 for none
+    dampening       what a new gradient lacks in the step, any number
     nesterov        look ahead: the gradient enters the step at once and by way of the momentum
-    Errors  ValueError also for nesterov without momentum, and for a state with dampening, which is not built
+    Errors  ValueError also for nesterov without momentum or with dampening
     Source  Sutskever and others 2013, "On the importance of initialization and momentum in deep learning", in
             the form of torch.optim.SGD
     """
 
     kernel, hyper, kept = "sgd", members(kernels.SGD), {"momentum_buffer": "momentum"}
 
-    def __init__(self, params, lr=1e-3, momentum=0, *, weight_decay=0, nesterov=False, **common):
-        own = dict(lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, **common):
+        own = dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov)
         super().__init__(params, own, **common)
 
     def check(self, options):
         super().check(options)
-        momentum, dampening = options["momentum"], options.get("dampening", 0)  # which a state of PyTorch's holds
-        if dampening or options["nesterov"] and not momentum:
-            raise ShapeError(f"SGD: momentum is {momentum}, dampening {dampening}; wanted above 0 for nesterov, and 0")
+        momentum, dampening = options["momentum"], number_of("SGD", "dampening", options["dampening"])
+        if options["nesterov"] and not (momentum > 0 and dampening == 0):
+            raise ShapeError(f"SGD: momentum is {momentum}, dampening {dampening}; nesterov wants above 0 and 0")
+
+    def age(self, state):
+        return "momentum_buffer" in state
+
+    def options(self, group, age):
+        return {**group, "first": bool(group["momentum"]) and not age}
+
+    def recount(self, states, count):
+        for state in states if count else ():  # the first step has not come yet: the buffer has no value
+            state.pop("momentum_buffer", None)
 
 
 class Adam(Rule):

@@ -41,7 +41,7 @@ def gradients(params):
 MORE = {
     **EVERY,
     "Muon": lambda params: optim.Muon(params[:2], lr=0.05, ns_steps=1),
-    "SGD up": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, maximize=True),
+    "SGD damped": lambda params: optim.SGD(params, lr=0.05, momentum=0.9, dampening=0.5, maximize=True),
     "Adam decayed": lambda params: optim.Adam(params, amsgrad=True, weight_decay=0.1),
     "RMSprop plain": lambda params: optim.RMSprop(params, weight_decay=0.1, maximize=True),
     "Adagrad decayed": lambda params: optim.Adagrad(params, weight_decay=0.1),

@@ -46,7 +46,7 @@ def close_states(first, second, precision):
 COMMON = dict(weight_decay=0.1, maximize=True)
 ADAM = [{}, dict(betas=(0.5, 0.7), amsgrad=True), dict(eps=1e-3, **COMMON), dict(amsgrad=True, **COMMON)]
 OPTIONS = {
-    "SGD": [{}, {"momentum": 0.9}, dict(momentum=0.9, **COMMON), dict(momentum=0.8, nesterov=True)],
+    "SGD": [{}, {"momentum": 0.9}, dict(momentum=0.9, dampening=0.2, **COMMON), dict(momentum=0.8, nesterov=True)],
     "Adam": ADAM,
     "AdamW": ADAM,
     "RMSprop": [{}, dict(alpha=0.5, centered=True), dict(momentum=0.9, eps=1e-3, centered=True, **COMMON)],

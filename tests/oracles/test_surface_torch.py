@@ -19,7 +19,6 @@ LEFT_OUT = {  # arguments of PyTorch that have no meaning for values on NumPy an
     *(
         "alpha",
         "antialias",
-        "dampening",
         "decoupled_weight_decay",
         "divisor_override",
         "max_norm",

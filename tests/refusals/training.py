@@ -55,7 +55,7 @@ OPTIMIZERS = [
     *(row(ValueError, "lr is -0.1, wanted at least 0", kind, weights(), lr=-0.1) for kind in KINDS),
     *(row(TypeError, "weight_decay is 'no', wanted a n", kind, weights(), 0.1, weight_decay="no") for kind in KINDS),
     row(TypeError, "lr is 'Tensor', wanted a number", optim.SGD, weights(), lr=Tensor([0.1, 0.2])),
-    row(ValueError, "momentum is 0, dampening 0; wanted above 0 for nest", optim.SGD, weights(), 0.1, nesterov=True),
+    row(ValueError, "momentum is 0, dampening 0; nesterov wants above 0", optim.SGD, weights(), 0.1, nesterov=True),
     row(TypeError, "betas is 0.9, wanted a pair of numbers", optim.Adam, weights(), betas=0.9),
     row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
     row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
