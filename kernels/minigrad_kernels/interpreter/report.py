@@ -7,8 +7,6 @@ from pathlib import PurePath
 
 import numpy as np
 
-__all__ = ["SECTOR", "Counts", "Fault", "Location", "Report", "source_text"]
-
 SECTOR = 32  # bytes that global memory moves at least
 
 

@@ -180,9 +180,9 @@ def test_copies_fill_up_with_zeros(given):
 
 def test_divergent_barriers():
     two = "@%p10 bra LOW;\nbar.sync 0; // others\nbra OUT;\nLOW: bar.sync 0; // low\nOUT:"
-    said = "is reached by 32 of 64 threads of a block, 32 wait at 'bar.sync 0'"
-    found(two, "// others", "divergent barrier", said)
-    found("@!%p10 ret;\nbar.sync 0;", "bar.sync", "divergent barrier", "32 of 64 threads of a block, 32 have ended")
+    said = "is reached by 32 of 64 threads of a block, {} wait at other barriers, {} have ended"
+    found(two, "// others", "divergent barrier", said.format(32, 0))
+    found("@!%p10 ret;\nbar.sync 0;", "bar.sync", "divergent barrier", said.format(0, 32))
     clean("bar.sync 0;\n@!%p10 ret;")
 
 

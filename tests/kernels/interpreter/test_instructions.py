@@ -12,7 +12,6 @@ from .ptx import apply
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # GPUs raise no flags
 SIX = "s16 u16 s32 u32 s64 u64"
-M, S = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 def dtype_of(kind):
@@ -104,9 +103,6 @@ ROWS = [
     ("bfi.b{n} %z, %a, %b, %c, %d;", "ttnnt", inserted, "u32 u64"),
     ("popc.b{n} %z, %a;", "tu", lambda n, a: a.bit_count(), "u32 u64"),
     ("clz.b{n} %z, %a;", "tu", lambda n, a: n - a.bit_length(), "u32 u64"),
-    ("brev.b{n} %z, %a;", "tt", lambda n, a: int(format(a, f"0{n}b")[::-1], 2), "u32 u64"),
-    ("bfind.{t} %z, %a;", "tu", lambda n, a: (~a if a < 0 else a).bit_length() - 1, "u32 s32 u64 s64"),
-    ("bfind.shiftamt.{t} %z, %a;", "tu", lambda n, a: n - a.bit_length() if a else -1, "u32 u64"),
 ]
 
 
@@ -122,20 +118,6 @@ def test_whole_numbers():
             modulus = 1 << 8 * result.itemsize
             exact = [int(function(bits, *map(int, row))) % modulus for row in zip(*arrays, strict=True)]
             check(code.format(t=kind, n=bits), arrays, np.array(exact, f"u{result.itemsize}").view(result))
-
-
-def test_carries_make_numbers_of_64_bits_from_halves():
-    """Which are put together from registers and taken apart."""
-    a, b = (whole("u64", seed) for seed in (1, 2))
-    head = ".reg .u32 %a0, %a1, %b0, %b1, %x0, %x1; mov.b64 {%a0, %a1}, %a; mov.b64 {%b0, %b1}, %b;"
-    product = "mul.lo.u32 %x0, %a0, %b0; mul.hi.u32 %x1, %a0, %b0; mad.lo.u32 %x1, %a0, %b1, %x1;"
-    for code, wanted in (
-        ("add.cc.u32 %x0, %a0, %b0; addc.u32 %x1, %a1, %b1;", a + b),
-        ("sub.cc.u32 %x0, %a0, %b0; subc.u32 %x1, %a1, %b1;", a - b),
-        (product + "mad.lo.cc.u32 %x1, %a1, %b0, %x1;", a * b),
-        ("mad.lo.cc.u32 %x0, %a0, %b0, %a1; madc.hi.u32 %x1, %a0, %b0, 0;", (a & M) * (b & M) + (a >> S)),
-    ):
-        check(head + code + " mov.b64 %z, {%x0, %x1};", (a, b), wanted)
 
 
 # ---- comparisons -----------------------------------------------------------------------------------------------------

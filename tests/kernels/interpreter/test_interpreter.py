@@ -47,15 +47,6 @@ def test_grids_and_blocks_of_three_axes():
     assert np.array_equal(out, np.stack([i, j, k, x, y, z, *sizes], axis=-1))
 
 
-def test_lanes_and_their_masks():
-    names = ["laneid", "warpid", "nwarpid", "lanemask_eq", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge"]
-    found = [by_thread(f"mov.u32 %r1, %{name};", 1, 70)[0] for name in names]
-    for thread, row in enumerate(zip(*found, strict=True)):
-        bit, below = 1 << thread % 32, (1 << thread % 32) - 1
-        above = 0xFFFFFFFF ^ below ^ bit
-        assert row == (thread % 32, thread // 32, 3, bit, below, below | bit, above, above | bit)
-
-
 # ---- divergence --------------------------------------------------------------------------------------------------
 
 
@@ -80,15 +71,6 @@ def test_branches_loops_and_early_returns():
     assert values == [i * (i - 1) // 2 for i in range(96)]
     assert report.counts.instructions["st.global.u32"] == 3, "the lanes of a warp join again"
     assert report.counts.instructions["add.u32"] == 2 * (31 + 63 + 95), "as often as the longest lane of each warp"
-    table = """
-    and.b32 %r2, %r40, 3;
-    targets: .branchtargets L0, L1, L0, L2;
-    brx.idx %r2, targets;
-    L0: mov.u32 %r1, 10; bra OUT;
-    L1: mov.u32 %r1, 11; bra OUT;
-    L2: mov.u32 %r1, 12;
-    OUT: """
-    assert by_thread(table, 1, 64)[0] == [10, 11, 10, 12] * 16
 
 
 # ---- memories, barriers, atomics, calls ----------------------------------------------------------------------------
