@@ -9,7 +9,7 @@ Source  Bridle 1990, "Probabilistic interpretation of feedforward classification
 from minigrad_kernels import softmax as kernels
 
 from .. import device
-from ..core.check import axis_of
+from ..core.check import axis_of, floats_of
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
 from .autocast import casting
@@ -46,7 +46,7 @@ def _rows_kernel(kernel, logs, *arrays):
 
 @primitive
 def softmax_op(input):
-    return _rows_kernel(kernels.softmax, False, input)
+    return _rows_kernel(kernels.softmax, False, floats_of("softmax", "input", input))
 
 
 softmax_op.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True))))
@@ -66,7 +66,7 @@ def softmax(input, dim, *, dtype=None):
 
 @primitive
 def log_softmax_op(input):
-    return _rows_kernel(kernels.softmax, True, input)
+    return _rows_kernel(kernels.softmax, True, floats_of("log_softmax", "input", input))
 
 
 log_softmax_op.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)))
