@@ -1,4 +1,4 @@
-"""Launchers on arrays of 16 bits where there are no kernels for them: what float32 gives, rounded once."""
+"""Launchers on arrays of 16 bits for which there are no kernels; what ops give is in tests/ops/test_ops.py."""
 
 import ml_dtypes
 import numpy as np
@@ -6,45 +6,12 @@ import pytest
 
 from minigrad_kernels import matmul, optimizer
 
-from .kernel_runs import CASES, exists, make_inputs, part, run, same_bits, told, widened_arrays, with_halves
+from .kernel_runs import same_bits
 
 HALVES = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)]
 each_half = pytest.mark.parametrize("half", HALVES, ids=str)
 F = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
 NONE = np.empty(0, np.uint8)  # a workspace for what has no use for one
-
-
-def rows():
-    """Of each function's rows the first small one, for each number of axes and each choice of optional inputs.
-
-    Not of forward_pooled, whose positions are those of rounded maxima: tests/kernels/test_conv2d_cpu.py has it.
-    """
-    found = {}
-    for case in CASES:
-        sizes = [np.prod(output.shape) for output in case.outputs]
-        if 1 < max(sizes) < 4096 and min(sizes) and case.function != "forward_pooled" and exists(case, ".cpu"):
-            form = len(case.shapes[0]), tuple(shape is None for shape in case.shapes), case.absent
-            found.setdefault((case.family, case.function, form), case)
-    return list(found.values())
-
-
-@each_half
-def test_results_are_those_of_float32_rounded(half):
-    def of_rounded_inputs(*arguments):
-        given, roles = widened_arrays(launch, arguments)
-        single = {name: given[name].astype(half).astype(np.float32) for name in roles}
-        launch(**(given | single))
-        for name, role in roles.items():
-            if "w" in role:
-                given[name][...] = single[name].astype(half)
-
-    for case in rows():
-        with told(case):
-            launch, inputs = part(case), make_inputs(case, np.float32)
-            functions = with_halves(launch, half), of_rounded_inputs
-            got, want = (run(case, np.float32, inputs, function=function) for function in functions)
-            same_bits(got, want)
-            assert not any(np.isnan(result).any() for result in got if result.dtype.kind == "f")
 
 
 @each_half

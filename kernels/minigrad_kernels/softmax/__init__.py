@@ -19,14 +19,7 @@ from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, reads, updates, whole, writes
 from ..toolchain import implementation
 
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "softmax",
-    "softmax_grad",
-    "workspace",
-]
+__all__ = ["cross_entropy", "cross_entropy_grad", "cross_entropy_total", "softmax", "softmax_grad", "workspace"]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
 ALIGNMENT = 16  # bytes
