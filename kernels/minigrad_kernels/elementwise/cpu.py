@@ -121,13 +121,8 @@ def drop_rest(x, block, step, seed, threshold, scale, out):
 
 
 @shared
-def drop_runs(team, out, x, p, seed, step):
-    one = out.dtype.type(1)
-    keep = one - out.dtype.type(p)
-    scale = one / keep if p < 1 else out.dtype.type(0)
-    threshold = np.uint64(np.rint(p * 4294967296.0))
-    if threshold > np.uint64(0xFFFFFFFF):  # no word is as large
-        scale, threshold = out.dtype.type(0), np.uint64(0xFFFFFFFF)
+def drop_runs(team, out, x, threshold, scale, seed, step):
+    threshold, scale = np.uint64(threshold), out.dtype.type(scale)
     for part in share((x.size + DRAWN - 1) // DRAWN, team):
         start, block = part * DRAWN, np.uint64(part * BLOCKS)
         if start + DRAWN <= x.size:
@@ -136,5 +131,5 @@ def drop_runs(team, out, x, p, seed, step):
             drop_rest(x[start:], block, step, seed, threshold, scale, out[start:])
 
 
-def dropout(x, p, seed, step, out):
-    drop_runs.over(out.size, out, x, p, seed, step)
+def dropout(x, threshold, scale, seed, step, out):
+    drop_runs.over(out.size, out, x, threshold, scale, seed, step)

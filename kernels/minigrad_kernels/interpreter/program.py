@@ -22,10 +22,7 @@ MINOR = ("rn", "rz", "rm", "rp", "ftz", "uni", "weak", "relaxed", "cta", "gpu", 
 
 NUMBER = re.compile(r"[-+]?(?:0[fFdDxX][0-9a-fA-F]+U?|\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?)$")
 SUM = re.compile(r"(.+?)\s*\+\s*([-+]?\w+)$")
-SPECIAL = re.compile(
-    r"%(?:(?:n?tid|n?ctaid)\.[xyz]|laneid|n?warpid|(?:dynamic|total)_smem_size|n?smid|clock(?:64)?"
-    r"|globaltimer)$"
-)
+SPECIAL = re.compile(r"%(?:(?:n?tid|n?ctaid)\.[xyz]|laneid|warpid|dynamic_smem_size|smid|clock(?:64)?|globaltimer)$")
 OPERATION = re.compile(r"(?:@(!?)\s*([\w$%.]+)\s+)?([\w.:]+)\s*(.*)$", re.S)
 REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 PLACE = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?", re.S)

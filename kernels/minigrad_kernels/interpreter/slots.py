@@ -12,7 +12,6 @@ import numpy as np
 
 from .array import FILL, START, WINDOW_BITS
 from .operations import DTYPES, Unknown
-from .program import SHARED_START
 from .syntax import Immediate, Negated, Register, Special, Symbol
 
 FIRST_ARRAY = 16  # the number of the module's first array in global memory
@@ -116,7 +115,7 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
             row = tables[register.width][register.row].view(dtype)
             arrays.append(row[part :: register.width // dtype.itemsize])
         elif kind == "special":
-            value = _special(key[0], geometry, program, dynamic_bytes)
+            value = _special(key[0], geometry, dynamic_bytes)
             arrays.append(value.view(key[1]) if key[1].itemsize == 4 else value.astype(key[1]))
         else:
             if kind == "parameter":
@@ -126,7 +125,7 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
     return arrays
 
 
-def _special(name, geometry, program, dynamic_bytes):
+def _special(name, geometry, dynamic_bytes):
     """What a register that the hardware fills holds in each lane; all clocks stand still."""
     root, _, axis = name[1:].partition(".")
     one, lane = np.ones(geometry.lanes, np.uint32), geometry.lane.astype(np.uint32)
@@ -138,10 +137,7 @@ def _special(name, geometry, program, dynamic_bytes):
     simple = {
         "laneid": lane,
         "warpid": geometry.warp_in_block.astype(np.uint32),
-        "nwarpid": one * geometry.warps_per_block,
-        "nsmid": one,
         "dynamic_smem_size": one * dynamic_bytes,
-        "total_smem_size": one * (program.dynamic - SHARED_START + dynamic_bytes),
     }
     return simple.get(root, 0 * one)
 

@@ -30,16 +30,6 @@ def fresh(tmp_path, monkeypatch):
 # ---- declaring ---------------------------------------------------------------------------------------------------
 
 
-def test_a_kernel_knows_what_it_was_declared_with(fresh):
-    k = fresh(threads=128, lowest="sm_90")
-    assert k.parameters == (("x", "f32*"), ("out", "f32*"), ("n", "i32")) and k.threads == 128
-    assert k.architectures == ("sm_90", "sm_100", "sm_120")
-    assert fresh(lowest="sm_90a").architectures == ("sm_90a",), "newer ones lack what it has"
-    names = [k.name for k in all_kernels()]
-    assert names == sorted(names) and "matmul_plain_f32" in names
-    assert not any(name.startswith(("toolchain_", "interpreter_")) for name in names)
-
-
 REFUSED = [  # signature, options
     ("f32** x", {}, KindError, r"wants parts such as 'f32\[:,:\] x' or 'i32 n'"),
     ("i32 x", {}, KindError, "the first parameter is no array"),

@@ -32,6 +32,8 @@ from ...errors import StateError
 from ..progress import no_collection
 from .intrinsics import UNROLL
 
+__all__ = ["INSTALL", "Binary", "NoCompilerError", "compiler_versions", "link", "missing", "to_ptx"]
+
 INSTALL = "pip install 'minigrad-engine[compile]' (no GPU needed), or [cuda13] or [cuda12] where there is one"
 FRONT_END = (7, 5)  # an architecture for Numba, whose IR does not depend on it
 _compiling = threading.RLock()  # Numba's front end and libnvvm are no places for two threads
