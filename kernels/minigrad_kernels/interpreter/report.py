@@ -87,10 +87,6 @@ class Counts:
     def global_sectors(self):
         return self.global_load_sectors + self.global_store_sectors
 
-    @property
-    def global_sectors_ideal(self):
-        return self.global_load_sectors_ideal + self.global_store_sectors_ideal
-
     def __str__(self):
         rows = [
             ("instructions of warps", sum(self.instructions.values()), ""),
