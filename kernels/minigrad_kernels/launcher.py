@@ -35,12 +35,6 @@ from .errors import KindError, ShapeError
 from .layout import CHANNELS_LAST, FILTER, c_order, in_memory_order, order_of
 from .toolchain import alias, backend, implementation
 
-__all__ = [
-    "ANY", "C_ORDER", "EITHER", "FILTER", "FLOAT", "LIMIT", "SUMS", "Array", "Call", "check", "flag", "flat", "is_half",
-    "launcher", "layouts_of", "matrix", "memory", "number", "pair", "pixels", "reads", "updates", "wants_shape",
-    "whole", "writes",
-]  # fmt: skip
-
 MOST = 1024  # plans of a launcher
 LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
 COUNTED = LIMIT - 1024  # elements that threads, of whole blocks, can number with 32 bits

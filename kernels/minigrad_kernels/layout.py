@@ -7,8 +7,6 @@ a vector, and neighbouring threads of a warp, hold neighbouring channels.
 
 from functools import cache, lru_cache
 
-__all__ = ["CHANNELS_LAST", "FILTER", "c_order", "in_memory_order", "is_dense", "order_of", "strides_of"]
-
 CHANNELS_LAST = (0, 2, 3, 1)  # axes of (N, C, H, W), slowest in memory first
 FILTER = (2, 3, 1, 0)  # axes of (O, C, P, Q), slowest in memory first
 

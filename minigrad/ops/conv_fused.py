@@ -106,7 +106,7 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
     g = device.contiguous(g, CHANNELS_LAST)
     dz = device.empty(output_shape(input, weight, None, geometry), g.dtype, CHANNELS_LAST, g)
     dbias = device.empty((g.shape[1],), device.sum_dtype(g), like=g)
-    pool2d.max_relu_input_grad(g, out, positions, *windows, dz, dbias, device.workspace)
+    pool2d.max_input_grad(g, out, positions, *windows, dz, dbias, device.workspace)
     return trio_grads(dz, dbias, input, weight, geometry, needs)
 
 

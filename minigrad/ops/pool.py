@@ -46,7 +46,10 @@ max_pool2d_op.grads(input=lambda g, positions, input_shape, windows: place_op(g,
 @primitive(fixed=("positions",))
 def place_op(grad, positions, shape, windows):
     """grad added into zeros at the given position of each window."""
-    return _run(kernels.max_input_grad, grad, shape, positions, *windows)
+    g = device.contiguous(grad, CHANNELS_LAST)
+    dx = device.empty(shape, g.dtype, CHANNELS_LAST, g)
+    kernels.max_input_grad(g, None, positions, *windows, dx, None, device.workspace)
+    return dx
 
 
 place_op.grads(grad=lambda g, positions, windows: _select(g, positions, windows))
@@ -54,8 +57,13 @@ place_op.grads(grad=lambda g, positions, windows: _select(g, positions, windows)
 
 @primitive(fixed=("positions",))
 def _select(input, positions, windows):
-    """The element at the given position of each window: the adjoint of place_op."""
-    return _run(kernels.max_select, input, positions.shape, positions, *windows)
+    """The element at the given position of each window: the adjoint of place_op, for second derivatives."""
+    (_, width), stride, padding, dilation = windows
+    n, c, *corner = device.array_module(input).indices(positions.shape, "int64")
+    tap = positions.astype("int64")
+    taps = tap // width, tap % width
+    h, w = (at * s - p + tap * d for at, tap, s, p, d in zip(corner, taps, stride, padding, dilation, strict=True))
+    return input[n, c, h, w]
 
 
 _select.grads(input=lambda g, positions, input_shape, windows: place_op(g, positions, input_shape, windows))

@@ -9,7 +9,7 @@ Source  Bridle 1990, "Probabilistic interpretation of feedforward classification
 from minigrad_kernels import softmax as kernels
 
 from .. import device
-from ..core.check import axis_of
+from ..core.check import axis_of, floats_of
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
 from .autocast import casting
@@ -36,21 +36,21 @@ def _by_rows(op, function, input, dim, dtype):
     return transpose(reshape(function(rows), last.shape), axis, -1)
 
 
-def _rows_kernel(kernel, *arrays):
+def _rows_kernel(kernel, logs, *arrays):
     arrays = [device.contiguous(array) for array in arrays]
     out = device.empty(arrays[0].shape, arrays[0].dtype, like=arrays[0])
     if out.size:
-        kernel(*arrays, out)
+        kernel(*arrays, logs, out)
     return out
 
 
 @primitive
 def softmax_op(input):
-    return _rows_kernel(kernels.softmax, input)
+    return _rows_kernel(kernels.softmax, False, floats_of("softmax", "input", input))
 
 
 softmax_op.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True))))
-softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, g, out)})
+softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, False, g, out)})
 
 
 @casting("float32")
@@ -66,11 +66,11 @@ def softmax(input, dim, *, dtype=None):
 
 @primitive
 def log_softmax_op(input):
-    return _rows_kernel(kernels.log_softmax, input)
+    return _rows_kernel(kernels.softmax, True, floats_of("log_softmax", "input", input))
 
 
 log_softmax_op.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)))
-log_softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.log_softmax_grad, g, out)})
+log_softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, True, g, out)})
 
 
 @casting("float32")

@@ -182,19 +182,14 @@ def run(case, dtype, inputs, device="cpu", function=None):
     return [on_host(array) for array, _ in there[: len(case.outputs)]]
 
 
-def widened_arrays(launcher, arguments):
-    """(arguments by name, the role of each array among them that has elements of 16 bits)"""
-    contract = launcher.contract
-    given = contract.signature.bind(*arguments).arguments
-    roles = {name: array.role for _, name, array in contract.arrays if array.dtype in ("float", "either")}
-    return given, {name: role for name, role in roles.items() if hasattr(given.get(name), "astype")}
-
-
 def with_halves(launcher, half):
     """A function with the launcher's arguments that calls it with arrays of 16 bits in their place."""
 
     def function(*arguments):
-        given, roles = widened_arrays(launcher, arguments)
+        contract = launcher.contract
+        given = contract.signature.bind(*arguments).arguments
+        roles = {name: array.role for _, name, array in contract.arrays if array.dtype in ("float", "either")}
+        roles = {name: role for name, role in roles.items() if hasattr(given.get(name), "astype")}
         short = {name: given[name].astype(half) for name in roles}
         launcher(**(given | short))
         for name, role in roles.items():

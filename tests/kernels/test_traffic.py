@@ -95,9 +95,9 @@ def of_rows():
             alone = {"ld.shared": 0, "bar": 0} if rung == "warp" and columns <= 4096 else {}
             for case, times in (
                 (softmax.row("softmax", shape), {"x": 3}),
-                (softmax.row("log_softmax", shape), {"x": 3}),
+                (softmax.row("softmax", shape, True), {"x": 3}),
                 (softmax.row("softmax_grad", shape), {"g": 2, "out": 2}),
-                (softmax.row("log_softmax_grad", shape), {"g": 2, "out": 1}),
+                (softmax.row("softmax_grad", shape, True), {"g": 2, "out": 1}),
             ):
                 kernel, result = ("grad", "dx") if "g" in times else ("forward", "out")
                 loaded = {name: count * size for name, count in times.items()}

@@ -3,6 +3,7 @@
 Their values: the ops that the kernels compute, beside PyTorch's, in tests/oracles/test_ops_torch.py.
 """
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -61,7 +62,9 @@ def test_norms():
 
 def test_softmax_and_cross_entropy():
     (x,), target = numbers((5, 4)), np.array([0, 3, -1, 2, 2])
-    check(lambda x: softmax.softmax(x, anp), (x,), softmax.softmax_grad)
+    for logs in (False, True):
+        forward, backward = (partial(of, logs=logs) for of in (softmax.softmax, softmax.softmax_grad))
+        check(partial(forward, xp=anp), (x,), backward)
     _, logsumexp = softmax.cross_entropy(x, target, -1)
     gradient = lambda g, out: softmax.cross_entropy_grad(g, x, target, -1, logsumexp, None)
     check(lambda x: softmax.cross_entropy(x, target, -1, anp)[0], (x,), gradient)

@@ -12,6 +12,8 @@ from minigrad_kernels import interpreter
 from .graphs import noted
 from .machine import NO_MEMORY, CUDARuntimeError, OutOfMemoryError, current, mark, owner_at
 
+TAKEN = 1 << 16  # bytes that the driver takes from the host before a call returns, wherever they lie
+
 
 class Memory:
     """A block of a device's memory; its bytes come back when the last pointer to it is gone."""
@@ -86,6 +88,8 @@ class MemoryPointer:
 
     def copy_from_host_async(self, mem, size, stream=None):
         values = current().pinned_at(int(mem))
+        if values is None and size <= TAKEN:
+            values = np.frombuffer(ctypes.string_at(int(mem), size), np.uint8)
         if values is None or values.nbytes < size:
             raise ValueError(f"stand-in: {size} bytes at {mem:#x} of the host are not pinned: they may be paged out")
         self._write("memcpy", size, values[:size], stream, "to device")

@@ -12,7 +12,6 @@ from ..toolchain import add, clear, elements, jit, share, shared, stack_array
 from ..toolchain.lines import line
 from .plan import cut
 
-SMALL = 1 << 14  # elements; below it a second thread costs more than it brings
 TILE = 256  # elements that are held on the stack
 SHORT = 16  # lines added in the element type
 DOUBLE = np.dtype(np.float64)
@@ -148,10 +147,6 @@ def sum_columns(team, form, g, x, out, masked, size, length, centres, sums, othe
         sum_part(form, g, x, out, masked, start, stop, centres[n % len(centres)], sums[n, part], others[n, part])
 
 
-def run(kernel, size, *arguments):
-    (kernel.alone if size < SMALL else kernel)(*arguments)
-
-
 def sums_of_columns(form, x, samples, workspace, centres, g=None, out=None, masked=None):
     """Both sums of each column of each part of each sample, by a formula, as (samples, parts, columns) of float64.
 
@@ -164,7 +159,7 @@ def sums_of_columns(form, x, samples, workspace, centres, g=None, out=None, mask
     space = space.reshape(kinds, samples, plan.parts, columns)
     sums, others = space[0], space[-1]
     arrays = [x.reshape(-1) if array is None else array.reshape(-1) for array in (g, x, out, masked)]
-    run(sum_columns, x.size, form, *arrays, rows * columns, plan.rows * columns, centres, sums, others)
+    sum_columns.over(x.size, form, *arrays, rows * columns, plan.rows * columns, centres, sums, others)
     return sums, others
 
 

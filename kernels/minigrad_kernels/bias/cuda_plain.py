@@ -3,8 +3,6 @@
 from ..elementwise import formulas
 from ..toolchain.cuda import cuda, device, each_float
 
-__all__ = ["HEIGHT", "SHORT", "WIDTH", "add", "sums_plain"]
-
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # of a block of `add`: columns at least, and threads for each of them at most
 MOST = WIDTH * HEIGHT

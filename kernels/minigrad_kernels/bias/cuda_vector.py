@@ -10,8 +10,6 @@ from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32
 from ..toolchain.cuda.halves import SINGLE
 from .plan import LINE
 
-__all__ = ["PLACES", "add4", "fold_and_write", "own_lines", "passed4", "sums_vector"]
-
 PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
 
 passed = device(formulas.passed)

@@ -8,8 +8,6 @@ summed by one thread of a CPU or by one block of a GPU, and the sums of the part
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["ALIGNMENT", "LINE", "Cut", "cut"]
-
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
 
 LINE = 1024  # elements

@@ -135,7 +135,7 @@ def forward_pooled(
     """forward, then pool2d.max_forward of what it gives, which is not kept. The bits are those of the two.
 
     Math    out[n,o,i,j] = max over the taps of a window of forward(x, w, bias, relu); positions: which tap
-    Grads   those of forward, for pool2d.max_input_grad(g, positions)
+    Grads   those of forward, for pool2d.max_input_grad(g, None, positions)
     Shapes  out, positions: what max pooling with these sizes, pairs, gives for the output of the convolution, in
             floor mode or in ceil mode; both channels last
     Types   positions: pool2d.position_type(kernel_size)

@@ -7,16 +7,9 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 """
 
 from ..toolchain import jit, share, shared
+from ..toolchain.packing import transpose
 from ..toolchain.product import LOW_ROWS, ROWS, VECTOR_BYTES
-from ..toolchain.transform import (
-    SIDE,
-    gather_filter,
-    gather_output,
-    spread_filter,
-    spread_gradient,
-    spread_input,
-    transpose,
-)
+from ..toolchain.transform import SIDE, gather_filter, gather_output, spread_filter, spread_gradient, spread_input
 from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 
 __all__ = ["LANES", "SIDE", "SQUARE", "correlate", "sum_filter"]

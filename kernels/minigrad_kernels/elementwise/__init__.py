@@ -79,6 +79,14 @@ def _probability(op, name, value):
     return float(value)
 
 
+def _threshold_and_scale(p, kind):
+    """Words below the threshold, of 32 bits, are dropped; what is kept is scaled, in the arithmetic of its type."""
+    threshold, keep = round(p * 2**32), kind(1) - kind(p)
+    if threshold == 2**32:  # all are dropped
+        return 2**32 - 1, 0.0
+    return threshold, float(kind(1) / keep) if keep else float("inf")
+
+
 def _key(x, seed, step):
     """(seed, step) for the kernels; an array of a device stays one."""
     if not getattr(seed, "shape", ()):
@@ -104,5 +112,5 @@ def dropout(x, p, seed, step, out):
     Errors  ValueError if p is outside [0, 1] or seed or step outside 64 bits
     Source  Srivastava et al. 2014; Salmon et al. 2011 (Philox)
     """
-    kernel = implementation(__name__, "dropout", x)
-    return lambda x, p, seed, step, out: kernel(x, p, *_key(x, seed, step), out)
+    kernel, kind = implementation(__name__, "dropout", x), x.dtype.type
+    return lambda x, p, seed, step, out: kernel(x, *_threshold_and_scale(p, kind), *_key(x, seed, step), out)

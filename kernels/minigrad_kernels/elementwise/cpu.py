@@ -8,7 +8,6 @@ from ..toolchain import copy, jit, share, shared, stack_array
 from ..toolchain.draws import BLOCKS, drop
 from . import formulas
 
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 DRAWN = 4 * BLOCKS  # elements that are drawn for at a time
 
 passed, leaked = jit(formulas.passed), jit(formulas.leaked)
@@ -19,10 +18,6 @@ def run_of(size, team):
     """The elements of a share. Loops over a slice of them count from 0, which lets the compiler use vectors."""
     mine = share(size, team)
     return slice(mine.start, mine.stop)
-
-
-def _start(kernel, out, *arguments):
-    (kernel.alone if out.size < SMALL else kernel)(out, *arguments)
 
 
 # ---- ReLU ------------------------------------------------------------------------------------------------------------
@@ -46,24 +41,24 @@ def add_residual_runs(team, x, residual, relu):
 
 
 def relu(x, out):
-    _start(rectify, out, x, x, 0.0, False)
+    rectify.over(out.size, out, x, x, 0.0, False)
 
 
 def relu_grad(g, out, dx):
-    _start(rectify, dx, g, out, 0.0, False)
+    rectify.over(dx.size, dx, g, out, 0.0, False)
 
 
 def leaky_relu(x, negative_slope, out):
-    _start(rectify, out, x, x, negative_slope, True)
+    rectify.over(out.size, out, x, x, negative_slope, True)
 
 
 def leaky_relu_grad(g, x, negative_slope, dx):
-    _start(rectify, dx, g, x, negative_slope, True)
+    rectify.over(dx.size, dx, g, x, negative_slope, True)
 
 
 def add_residual(x, residual, relu):
     """x += residual for flat arrays, then ReLU in the same pass: the end of a convolution or product."""
-    _start(add_residual_runs, x, residual, relu)
+    add_residual_runs.over(x.size, x, residual, relu)
 
 
 # ---- erf -------------------------------------------------------------------------------------------------------------
@@ -110,7 +105,7 @@ def erf_runs(team, out, x):
 
 
 def erf(x, out):
-    _start(erf_runs, out, x)
+    erf_runs.over(out.size, out, x)
 
 
 # ---- dropout ---------------------------------------------------------------------------------------------------------
@@ -126,13 +121,8 @@ def drop_rest(x, block, step, seed, threshold, scale, out):
 
 
 @shared
-def drop_runs(team, out, x, p, seed, step):
-    one = out.dtype.type(1)
-    keep = one - out.dtype.type(p)
-    scale = one / keep if p < 1 else out.dtype.type(0)
-    threshold = np.uint64(np.rint(p * 4294967296.0))
-    if threshold > np.uint64(0xFFFFFFFF):  # no word is as large
-        scale, threshold = out.dtype.type(0), np.uint64(0xFFFFFFFF)
+def drop_runs(team, out, x, threshold, scale, seed, step):
+    threshold, scale = np.uint64(threshold), out.dtype.type(scale)
     for part in share((x.size + DRAWN - 1) // DRAWN, team):
         start, block = part * DRAWN, np.uint64(part * BLOCKS)
         if start + DRAWN <= x.size:
@@ -141,5 +131,5 @@ def drop_runs(team, out, x, p, seed, step):
             drop_rest(x[start:], block, step, seed, threshold, scale, out[start:])
 
 
-def dropout(x, p, seed, step, out):
-    _start(drop_runs, out, x, p, seed, step)
+def dropout(x, threshold, scale, seed, step, out):
+    drop_runs.over(out.size, out, x, threshold, scale, seed, step)

@@ -96,14 +96,6 @@ def erf(x, out):
     _start(error, (x, out))
 
 
-def _threshold_and_scale(p, kind):
-    """Words below the threshold, of 32 bits, are dropped; what is kept is scaled, in the arithmetic of its type."""
-    threshold, keep = round(p * 2**32), kind(1) - kind(p)
-    if threshold == 2**32:  # all are dropped
-        return 2**32 - 1, 0.0
-    return threshold, float(kind(1) / keep) if keep else float("inf")
-
-
-def dropout(x, p, seed, step, out):
+def dropout(x, threshold, scale, seed, step, out):
     key = seed if getattr(seed, "shape", ()) else kept(np.array([seed, 0], np.uint64), x)
-    _start(drop, (x, out), (*_threshold_and_scale(p, x.dtype.type), key, int(step)), 4)
+    _start(drop, (x, out), (threshold, scale, key, int(step)), 4)

@@ -13,11 +13,6 @@ import numpy as np
 
 from ..errors import KindError, ShapeError
 
-__all__ = [
-    "FILL", "START", "WINDOW_BITS", "Array", "address", "allocation", "array", "as_array", "base_address", "byte_range",
-    "empty", "owner_of", "register",
-]  # fmt: skip
-
 WINDOW_BITS = 32
 START = 1 << 31
 FIRST_NUMBER = 1 << 16  # lower numbers are for what a launch itself has

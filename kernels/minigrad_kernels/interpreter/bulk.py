@@ -20,8 +20,6 @@ from .slots import address_of, builder, nothing
 from .syntax import Cell
 from .warpgroup import swizzled
 
-__all__ = ["copy_box", "waiting"]
-
 SIZE, ALIGNMENT = 8, 128  # bytes of an mbarrier; what a box in shared memory begins at multiples of
 
 

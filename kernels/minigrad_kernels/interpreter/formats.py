@@ -6,20 +6,9 @@ rpi round to whole numbers. NumPy's warnings are for the caller to turn off: GPU
 Source  PTX ISA: cvt, fma, and the approximate instructions rcp, sqrt, rsqrt, sin, cos, lg2, ex2, tanh
 """
 
-from fractions import Fraction
-
 import numpy as np
 
-__all__ = [
-    "WHOLE", "approximate", "bfloat16_to_float32", "clamp_unit", "flush_subnormal", "fma32", "fma64", "round_sum",
-    "round_to_bfloat16", "round_to_integer", "round_to_tf32",
-]  # fmt: skip
-
-TIE_BITS = np.uint64(0x1FFFFFFF)  # the bits of a float64 below those of a float32, and their value half way between two
-TIE = np.uint64(0x10000000)
 FIRST_NORMAL = {np.dtype(t): np.finfo(t).smallest_normal for t in (np.float16, np.float32, np.float64)}
-SPLITTER = float(2**27 + 1)
-
 WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 
 
@@ -63,7 +52,7 @@ def round_to_integer(x, dtype, mode):
 
 
 def round_sum(x, y, mode):
-    """x + y of float64 numbers, products or quotients of float32, rounded once to float32."""
+    """x + y of float64 numbers, exact products of float32 among them, rounded once to float32: not to nearest."""
     total, error = _two_sum(x, y)
     if mode == "rm":  # numbers that cancel leave -0
         total = np.where((total == 0) & (np.signbit(x) | np.signbit(y)), -0.0, total)
@@ -71,7 +60,7 @@ def round_sum(x, y, mode):
     nearest = total.astype(np.float32)
     below, above = total < nearest, total > nearest
     inwards = np.where(nearest > 0, below, (nearest < 0) & above)
-    wrong, side = {"rn": (False, 0), "rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}[mode]
+    wrong, side = {"rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}[mode]
     return np.where(wrong, np.nextafter(nearest, np.float32(side)), nearest)
 
 
@@ -92,60 +81,13 @@ def _to_odd(total, error):
     return np.where(up, np.nextafter(total, np.inf), np.where(down, np.nextafter(total, -np.inf), total))
 
 
-# ---- fused multiply-add --------------------------------------------------------------------------------------------
+def fused(x, y, z):
+    """x * y + z, rounded once to nearest, as the processor does it."""
+    from ..toolchain.maths import fma  # which imports Numba
 
-
-def fma32(x, y, z):
-    """x * y + z of float32 numbers, rounded once to nearest."""
-    product, z = np.multiply(x, y, dtype=np.float64), z.astype(np.float64)
-    # The product is exact. Rounding the sum to float64 first does harm only where that lands half way between two
-    # float32 numbers; below the normal ones half way has other bits, so all of those go the careful way.
-    total = product + z
-    result = total.astype(np.float32)
-    doubt = (total.view(np.uint64) & TIE_BITS == TIE) | (np.abs(result) < FIRST_NORMAL[result.dtype])
-    if doubt.any() and (doubt := doubt & (total != 0)).any():
-        result[doubt] = round_sum(product[doubt], z[doubt], "rn")
-    return result
-
-
-def fma64(x, y, z):
-    """x * y + z of float64 numbers, rounded once to nearest.
-
-    Source  Boldo, Melquiond: Emulation of FMA and correctly rounded sums, IEEE Trans. Computers 57 (2008)
-    """
-    product = x * y
-    error = _product_error(x, y, product)
-    high, low = _two_sum(z, error)
-    total, rest = _two_sum(product, high)
-    result = total + _to_odd(*_two_sum(low, rest))
-    # Where a step may overflow or underflow the error terms are not exact; where nothing is rounded none are needed.
-    finite = np.isfinite(x) & np.isfinite(y) & np.isfinite(z)
-    plain = ~finite | (x == 0) | (y == 0)
-    biggest = np.maximum(np.maximum(np.abs(x), np.abs(y)), np.maximum(np.abs(z), np.abs(product)))
-    extreme = ~plain & ((biggest > 2.0**900) | (np.abs(product) < 2.0**-900))
-    added = np.where(np.isfinite(x) & np.isfinite(y) & ~np.isfinite(z), z, product + z)  # the product may overflow
-    result = np.where(plain, added, result)
-    for index in zip(*np.nonzero(extreme), strict=True):
-        result[index] = _exact_fma(*(float(operand[index]) for operand in (x, y, z)))
-    return result
-
-
-def _product_error(x, y, product):
-    """The exact error of a rounded float64 product, by halves of the factors (Dekker, Veltkamp)."""
-    scaled_x, scaled_y = x * SPLITTER, y * SPLITTER
-    x_high, y_high = scaled_x - (scaled_x - x), scaled_y - (scaled_y - y)
-    x_low, y_low = x - x_high, y - y_high
-    return x_low * y_low - (((product - x_high * y_high) - x_low * y_high) - x_high * y_low)
-
-
-def _exact_fma(x, y, z):
-    value = Fraction(x) * Fraction(y) + Fraction(z)
-    if not value:
-        return 0.0  # x * y is not zero, so z cancels it: +0 in every case
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf if value > 0 else -np.inf
+    arrays = [array if array.flags.carray else np.array(array) for array in (x, y, z)]
+    fma.entry(*arrays, out := np.empty_like(arrays[0]))
+    return out
 
 
 # ---- flushing, clamping, approximate functions -----------------------------------------------------------------------

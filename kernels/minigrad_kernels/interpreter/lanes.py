@@ -4,8 +4,6 @@ from functools import cached_property
 
 import numpy as np
 
-__all__ = ["BIT", "WARP", "Geometry", "Lanes"]
-
 WARP = 32
 BIT = np.uint32(1) << np.arange(WARP, dtype=np.uint32)  # of each lane in a mask
 

@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -17,8 +18,6 @@ from .program import SHARED_START, plain_name
 from .report import Report
 from .slots import FIRST_ARRAY, allocate
 from .translate import ends_a_run, translate
-
-__all__ = ["interpret", "recording"]
 
 BATCH_THREADS = 4096
 BATCH_SHARED = 2 << 20
@@ -172,18 +171,13 @@ def _windows(machine, arrays):
 
 
 def _count(code, machine):
-    """What the runs that were executed had in them."""
-    opcodes, lines = {}, {}  # lines by identity, which is faster than by value
+    """How often warps executed each opcode."""
+    opcodes: Counter[str] = Counter()
     for start, run in code.runs.items():
         warps = machine.executed[start]
         for instruction in code.program.instructions[start : start + run.length] if warps else ():
             plain = instruction.guard is None or ends_a_run(instruction)
-            number = warps if plain else machine.guarded[instruction.number]
-            if number:
-                opcodes[instruction.opcode] = opcodes.get(instruction.opcode, 0) + number
-                location = instruction.location
-                lines[id(location)] = location, lines.get(id(location), (location, 0))[1] + number
+            opcodes[instruction.opcode] += warps if plain else machine.guarded[instruction.number]
     for opcode, number in opcodes.items():
-        machine.counts.instructions[plain_name(opcode)] += number
-    for location, number in lines.values():
-        machine.counts.lines[location] += number
+        if number:
+            machine.counts.instructions[plain_name(opcode)] += number

@@ -14,8 +14,6 @@ from .proxy import Proxy
 from .report import Counts, Fault
 from .transfers import Copies
 
-__all__ = ["Machine"]
-
 
 class Machine:
     """State of one launch.
@@ -145,7 +143,7 @@ class Machine:
         pending, self.barrier_pending = self.barrier_pending, {}
         start = min(pending)
         lanes = pending[start]
-        text = lambda i: self.why_stuck(pending, int(self.geometry.block_of[lanes.index[i]]), start)
+        text = lambda i: self.why_stuck(lanes, int(self.geometry.block_of[lanes.index[i]]))
         self.fault("divergent barrier", self.instructions[start], lanes, np.ones(lanes.count, np.bool_), text)
         for number, waiting in pending.items():
             self.pass_barrier(number, waiting)
@@ -165,18 +163,13 @@ class Machine:
         parked, self.parked = self.parked, {}
         return any([self.attempt(number, *waiting, force) for number, waiting in parked.items()])
 
-    def why_stuck(self, pending, block, start):
-        """What the other threads of a block do while some wait at a barrier."""
-        there = {number: int((self.geometry.block_of[lanes.at] == block).sum()) for number, lanes in pending.items()}
-        parts = [f"is reached by {there.pop(start)} of {self.geometry.threads} threads of a block"]
-        for number, count in there.items():
-            if count:
-                instruction = self.instructions[number]
-                parts.append(f"{count} wait at {instruction.text!r} ({instruction.location})")
+    def why_stuck(self, lanes, block):
+        """What threads of a block do while others of it, the lanes, wait at a barrier."""
+        here = int((self.geometry.block_of[lanes.at] == block).sum())
         ended = int((~self.live[self.geometry.block_of == block]).sum())
-        if ended:
-            parts.append(f"{ended} have ended")
-        return ", ".join(parts)
+        others = self.geometry.threads - here - ended
+        there = f"is reached by {here} of {self.geometry.threads} threads of a block"
+        return f"{there}, {others} wait at other barriers, {ended} have ended"
 
     # ---- barriers ------------------------------------------------------------------------------------------------
 

@@ -16,8 +16,6 @@ from .program import LOCAL_START, SHARED_START
 from .races import BlockRaces, ThreadRaces
 from .report import SECTOR
 
-__all__ = ["ATOMIC", "READ", "WRITE", "Local", "Memory", "Region", "Shared", "Windows", "filled", "words_of"]
-
 READ, WRITE, ATOMIC = "reads", "writes", "updates"  # what an access is to the checks
 BANKS = 32
 NOBODY = -1  # stands for the address of a lane that takes no part

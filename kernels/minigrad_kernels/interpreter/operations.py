@@ -1,14 +1,13 @@
 """Instructions from registers to registers: a table of what each reads, gives and computes.
 
-A row says the types of results and sources, as "t=tt", and a function of arrays of these types:
+A row says the types of the result and of the sources, as "t=tt", and a function of arrays of these types:
 
     t     the type of the opcode                            u, p  32 bits without a sign; a predicate
     w     as t, twice as wide                               b     as many bits as t, without a sign
-    c     the carry of extended precision, a bool
 
 Floats are computed at once, in float32 and float64. Those of 16 bits are converted; arithmetic on them is not known.
 
-Source  PTX ISA: Integer, Extended-Precision, Floating Point, Comparison, Logic and Shift, and Conversion Instructions
+Source  PTX ISA: Integer, Floating Point, Comparison, Logic and Shift, and Conversion Instructions
 """
 
 from collections.abc import Callable
@@ -20,8 +19,6 @@ import numpy as np
 from . import formats
 from .array import WINDOW_BITS
 
-__all__ = ["CARRY", "DTYPES", "GENERIC", "Operation", "Unknown", "operation"]
-
 DTYPES: dict[str, Any] = {
     "pred": np.bool_, "b8": np.uint8, "u8": np.uint8, "s8": np.int8,
     "b16": np.uint16, "u16": np.uint16, "s16": np.int16, "f16": np.float16, "bf16": np.uint16,
@@ -30,7 +27,6 @@ DTYPES: dict[str, Any] = {
     "b64": np.uint64, "u64": np.uint64, "s64": np.int64, "f64": np.float64,
 }  # fmt: skip
 FLOATS, HALVES = ("f32", "f64"), ("f16", "bf16", "tf32", "f16x2", "bf16x2")
-CARRY = "carry"
 GENERIC = {"shared": 1 << WINDOW_BITS, "local": 2 << WINDOW_BITS}  # where generic addresses of these spaces begin
 
 
@@ -39,10 +35,10 @@ class Unknown(Exception):
 
 
 class Operation(NamedTuple):
-    """function takes the sources as arrays of their types and gives the result, or a tuple of results."""
+    """function takes the sources as arrays of their types and gives the result."""
 
     function: Callable
-    results: list[str]
+    result: str
     sources: list[str]
 
 
@@ -81,18 +77,6 @@ def _divide(x, y):
     return quotient.view(x.dtype), remainder.view(x.dtype)
 
 
-def _sum(x, y, carry=np.False_):
-    total = x + y
-    result = total + carry.astype(x.dtype)
-    return result, (total < x) | (result < total)
-
-
-def _difference(x, y, borrow=np.False_):
-    total = x - y
-    result = total - borrow.astype(x.dtype)
-    return result, (x < y) | (result > total)
-
-
 def _shifted_left(x, count):
     """Shifting by more than there are bits gives zeros, to the right copies of the sign."""
     moved = np.left_shift(x, np.minimum(count, _bits(x) - 1).astype(x.dtype))
@@ -119,22 +103,6 @@ def _highest(x):
     for distance in (1, 2, 4, 8, 16, 32):
         x = x | _shifted_right(x, np.uint32(distance))
     return np.bitwise_count(x).astype(np.int32) - 1
-
-
-def _find(x):
-    """The highest bit that differs from the sign; all bits set if there is none."""
-    return _highest(_unsigned(np.where(x < 0, ~x, x))).view(np.uint32)
-
-
-def _find_shift(x):
-    place = _find(x)
-    return np.where(place > 64, place, np.uint32(_bits(x) - 1) - place)
-
-
-def _reversed(x):
-    """The bits in the opposite order."""
-    bits = np.unpackbits(np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1), axis=1, bitorder="little")
-    return np.packbits(bits[:, ::-1], axis=1, bitorder="little").view(x.dtype)[:, 0]
 
 
 def _spare(x, length):
@@ -187,28 +155,11 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "shf.r.wrap": ("t=ttt", _funnel(False)),
     "popc": ("u=b", lambda x: np.bitwise_count(x).astype(np.uint32)),
     "clz": ("u=b", lambda x: (_bits(x) - 1 - _highest(x)).astype(np.uint32)),
-    "brev": ("b=b", _reversed),
-    "bfind": ("u=t", _find),
-    "bfind.shiftamt": ("u=t", _find_shift),
     "bfe": ("t=tuu", _extracted),
     "bfi": ("t=ttuu", _inserted),
     "prmt": ("t=ttt", _permuted),
     "selp": ("t=ttp", lambda x, y, p: np.where(p, x, y)),
 }
-
-
-def _carried(name, types, function):
-    """The rows of an instruction that gives a carry, of one that takes it, and of one that does both."""
-    root, dot, half = name.partition(".")
-    WHOLE[f"{name}.cc"] = f"bc={types}", function
-    WHOLE[f"{root}c{dot}{half}.cc"] = f"bc={types}c", function
-    WHOLE[f"{root}c{dot}{half}"] = f"b={types}c", lambda *x: function(*x)[0]
-
-
-_carried("add", "bb", _sum)
-_carried("sub", "bb", _difference)
-_carried("mad.lo", "bbb", lambda x, y, z, *carry: _sum(x * y, z, *carry))
-_carried("mad.hi", "ttb", lambda x, y, z, *carry: _sum(_unsigned(_high(x, y)), z, *carry))
 
 
 # ---- floats ----------------------------------------------------------------------------------------------------------
@@ -239,7 +190,6 @@ NEAREST = {
     "min.NaN": _smaller(np.minimum, np.logical_or),
     "max.NaN": _smaller(np.maximum, np.logical_and),
 }  # fmt: skip
-FUSED = {"f32": formats.fma32, "f64": formats.fma64}  # x * y + z, rounded once
 SOURCES = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "copysign": 2}
 ROUNDINGS = {"rn", "rz", "rm", "rp"}
 MODIFIERS = ROUNDINGS | {"ftz", "sat", "approx", "full"}
@@ -254,7 +204,7 @@ def _floating(root, key, kind, flags):
             raise Unknown(f"rounds with .{mode}, which is known for sums and products in f32 alone")
         function = lambda *x: formats.round_sum(*EXACT[root](*(part.astype(np.float64) for part in x)), mode)
     elif key == "fma":
-        function = FUSED[kind]
+        function = formats.fused
     elif key in NEAREST:
         function = NEAREST[key]
     else:
@@ -263,7 +213,7 @@ def _floating(root, key, kind, flags):
         function = _flushing(_after(formats.flush_subnormal, function))
     if "sat" in flags:
         function = _after(formats.clamp_unit, function)
-    return Operation(function, [kind], [kind] * SOURCES.get(root, 1))
+    return Operation(function, kind, [kind] * SOURCES.get(root, 1))
 
 
 def _after(last, first):
@@ -300,7 +250,7 @@ def _compare(kinds, flags):
         test = COMPARE[name]
     else:
         test = lambda x, y: COMPARE[name[:-1]](x, y) | _nan(x, y)
-    return Operation(_flushing(test) if "ftz" in flags else test, ["pred"], kinds * 2)
+    return Operation(_flushing(test) if "ftz" in flags else test, "pred", kinds * 2)
 
 
 # ---- conversions -----------------------------------------------------------------------------------------------------
@@ -316,7 +266,7 @@ def _convert(kinds, flags):
     result, source = kinds
     whole, mode = next(iter(flags & formats.WHOLE.keys()), None), next(iter(flags & {"rn", "rna"}), None)
     if (result, source) == ("f32", "bf16"):
-        return Operation(formats.bfloat16_to_float32, ["f32"], ["bf16"])
+        return Operation(formats.bfloat16_to_float32, "f32", ["bf16"])
     if result in HALVES[1:] or source in HALVES[1:]:
         return _narrow(result, source, mode)
     function = _plain_conversion(result, source, whole)
@@ -327,7 +277,7 @@ def _convert(kinds, flags):
         function = _after(formats.clamp_unit, function)
     if mode == "rna" or ("sat" in flags and result not in FLOATS):
         raise Unknown("is a conversion that is not known")
-    return Operation(function, [result], [source])
+    return Operation(function, result, [source])
 
 
 def _narrow(result, source, mode):
@@ -336,8 +286,8 @@ def _narrow(result, source, mode):
     if source != "f32" or bits is None:
         raise Unknown(f"converts .{source} to .{result} in a way that is not known")
     if result[-2:] != "x2":
-        return Operation(bits, ["b32" if result == "tf32" else "b16"], ["f32"])
-    return Operation(lambda high, low: bits(high).astype(np.uint32) << np.uint32(16) | bits(low), ["b32"], ["f32"] * 2)
+        return Operation(bits, "b32" if result == "tf32" else "b16", ["f32"])
+    return Operation(lambda high, low: bits(high).astype(np.uint32) << np.uint32(16) | bits(low), "b32", ["f32"] * 2)
 
 
 def _plain_conversion(result, source, whole):
@@ -355,7 +305,7 @@ def _convert_address(kinds, flags):
     """Generic addresses of global and constant memory are the addresses themselves."""
     spaces = [flag.partition("::")[0] for flag in flags - {"to"}]
     base = DTYPES[kinds[0]](GENERIC.get(*spaces, 0))
-    return Operation(lambda x: x - base if "to" in flags else x + base, kinds, kinds)
+    return Operation(lambda x: x - base if "to" in flags else x + base, kinds[0], kinds)
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------
@@ -395,11 +345,11 @@ def operation(parts):
     if key not in WHOLE:
         raise Unknown("is an operation of whole numbers that is not known")
     types, function = WHOLE[key]
-    results, sources = ([_type(letter, kind) for letter in part] for part in types.split("="))
-    return Operation(function, results, sources)
+    result, *sources = (_type(letter, kind) for letter in types.replace("=", ""))
+    return Operation(function, result, sources)
 
 
 def _type(letter, kind):
     bits = 8 * np.dtype(DTYPES[kind]).itemsize
-    letters = {"t": kind, "u": "u32", "p": "pred", "c": CARRY, "b": f"u{bits}", "w": f"{kind[0]}{2 * bits}"}
+    letters = {"t": kind, "u": "u32", "p": "pred", "b": f"u{bits}", "w": f"{kind[0]}{2 * bits}"}
     return letters[letter]

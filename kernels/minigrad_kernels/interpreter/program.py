@@ -15,8 +15,6 @@ from . import syntax
 from .report import Location, source_text
 from .syntax import split
 
-__all__ = ["LOCAL_START", "SHARED_START", "Instruction", "Program", "parse", "plain_name"]
-
 # Where shared and local memory begin; lower addresses are out of bounds, so that a forgotten base is a fault.
 SHARED_START, LOCAL_START = 0x400, 0x40
 WIDTHS = {"pred": 1, "b8": 2, "u8": 2, "s8": 2, "16": 2, "32": 4, "64": 8}
@@ -24,10 +22,7 @@ MINOR = ("rn", "rz", "rm", "rp", "ftz", "uni", "weak", "relaxed", "cta", "gpu", 
 
 NUMBER = re.compile(r"[-+]?(?:0[fFdDxX][0-9a-fA-F]+U?|\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?)$")
 SUM = re.compile(r"(.+?)\s*\+\s*([-+]?\w+)$")
-SPECIAL = re.compile(
-    r"%(?:(?:n?tid|n?ctaid)\.[xyz]|laneid|n?warpid|lanemask_[a-z]{2}|(?:dynamic|total)_smem_size|n?smid|clock(?:64)?"
-    r"|globaltimer)$"
-)
+SPECIAL = re.compile(r"%(?:(?:n?tid|n?ctaid)\.[xyz]|laneid|warpid|dynamic_smem_size|smid|clock(?:64)?|globaltimer)$")
 OPERATION = re.compile(r"(?:@(!?)\s*([\w$%.]+)\s+)?([\w.:]+)\s*(.*)$", re.S)
 REGISTERS = re.compile(r"\.reg\s+\.(\w+)\s+(.*)$", re.S)
 PLACE = re.compile(r"\.loc\s+(\d+)\s+(\d+)\s+\d+(?:.*inlined_at\s+(\d+)\s+(\d+))?", re.S)
@@ -64,8 +59,7 @@ class Program:
     """A kernel ready to be translated.
 
     parameters   names and types in PTX; most_threads: that a block may have, or None
-    targets      numbers of the instructions that branches go to; a branch has those that it may choose from as its last
-                 operand
+    targets      numbers of the instructions that branches go to; a branch has its own as its operand
     arrays       of the module in global and constant memory: names and contents
     registers    how many there are of each width
     shared       address of the end of static shared memory, local: of local memory; dynamic: where dynamic begins
@@ -188,13 +182,11 @@ class _Linker:
             elif piece.kind == "close":
                 self.scopes.pop()
             elif piece.kind == "label":
-                table = self.scopes[-1][f"{piece.text}:"] = [len(self.program.instructions)]
-            elif piece.text.startswith(".branchtargets"):
-                table[:] = split(piece.text.split(None, 1)[1])
+                self.scopes[-1][f"{piece.text}:"] = len(self.program.instructions)
             else:
                 self.statement(piece)
         self.calls.pop()
-        self.scopes[-1]["return:"] = [len(self.program.instructions)]
+        self.scopes[-1]["return:"] = len(self.program.instructions)
         self.scopes = outer
 
     def statement(self, piece):
@@ -234,9 +226,8 @@ class _Linker:
             return self.call(rest, location)
         if root == "ret" and len(self.calls) > 1:
             opcode, operands = "bra", (Target(tuple(self.scopes), "return"),)
-        elif root in ("bra", "brx"):
-            *index, label = split(rest)
-            operands = (*map(self.operand, index), Target(tuple(self.scopes), label))
+        elif root == "bra":
+            operands = (Target(tuple(self.scopes), rest),)
         else:
             operands = tuple(self.operand(part) for part in split(rest))
         number = len(self.program.instructions)
@@ -260,12 +251,11 @@ class _Linker:
     # ---- the end -----------------------------------------------------------------------------------------------------
 
     def resolve(self, target):
-        """The numbers of the instructions after a label, looked up from the scope of its use outwards, or its table."""
+        """The number of the instruction after a label, looked up from the scope of its use outwards."""
         scopes, name = target
         for scope in reversed(scopes):
-            if found := scope.get(f"{name}:"):
-                table = isinstance(found[0], str)
-                return tuple(self.resolve((scopes, label))[0] for label in found) if table else found
+            if (found := scope.get(f"{name}:")) is not None:
+                return found
         raise StateError(f"interpret: the PTX has no label {name}")
 
     def link(self):
@@ -281,9 +271,9 @@ class _Linker:
         program.most_threads = math.prod(int(number) for number in limit[1].split(",")) if limit else None
         program.dynamic = _round_up(program.shared, self.dynamic_alignment)
         for step in program.instructions:
-            if step.operands and isinstance(step.operands[-1], Target):
-                step.operands = (*step.operands[:-1], self.resolve(step.operands[-1]))
-                program.targets.update(step.operands[-1])
+            if step.operands and isinstance(step.operands[0], Target):
+                step.operands = (self.resolve(step.operands[0]),)
+                program.targets.add(step.operands[0])
         return program
 
 

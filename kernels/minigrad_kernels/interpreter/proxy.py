@@ -13,8 +13,6 @@ import numpy as np
 
 from .memory import READ, filled, words_of
 
-__all__ = ["MOST", "Proxy"]
-
 MOST = 64  # mbarriers of a block
 
 

@@ -6,8 +6,6 @@ it, the lowest and the highest, and who wrote it.
 
 import numpy as np
 
-__all__ = ["BlockRaces", "ThreadRaces"]
-
 NOBODY, MANY = -1, np.iinfo(np.int32).max  # the highest and the lowest block where there is none yet
 
 

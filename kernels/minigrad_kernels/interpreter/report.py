@@ -7,8 +7,6 @@ from pathlib import PurePath
 
 import numpy as np
 
-__all__ = ["SECTOR", "Counts", "Fault", "Location", "Report", "source_text"]
-
 SECTOR = 32  # bytes that global memory moves at least
 
 
@@ -49,7 +47,7 @@ class Fault:
 class Counts:
     """What a launch cost.
 
-    instructions, lines   how often a warp executed each opcode, and each source line, with at least one lane active
+    instructions          how often a warp executed each opcode with at least one lane active
     global_*_sectors      32-byte sectors that the requests of the warps touched; ideal: the least for as many bytes
     bytes_*               bytes that threads asked for, by array; sector_bytes_*: the same in whole sectors of warps
     shared_wavefronts     passes through shared memory, of 32 banks of 4 bytes each; ideal: without bank conflicts
@@ -59,7 +57,6 @@ class Counts:
     """
 
     instructions: Counter[str] = field(default_factory=Counter)
-    lines: Counter[Location] = field(default_factory=Counter)
     global_load_sectors: int = 0
     global_load_sectors_ideal: int = 0
     global_store_sectors: int = 0
@@ -89,10 +86,6 @@ class Counts:
     @property
     def global_sectors(self):
         return self.global_load_sectors + self.global_store_sectors
-
-    @property
-    def global_sectors_ideal(self):
-        return self.global_load_sectors_ideal + self.global_store_sectors_ideal
 
     def __str__(self):
         rows = [

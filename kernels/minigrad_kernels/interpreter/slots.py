@@ -11,14 +11,8 @@ from operator import itemgetter
 import numpy as np
 
 from .array import FILL, START, WINDOW_BITS
-from .operations import CARRY, DTYPES, Unknown
-from .program import SHARED_START
+from .operations import DTYPES, Unknown
 from .syntax import Immediate, Negated, Register, Special, Symbol
-
-__all__ = [
-    "BUILDERS", "FIRST_ARRAY", "Slots", "address_of", "allocate", "builder", "compute", "copy", "guarded", "nothing",
-    "sequence",
-]  # fmt: skip
 
 FIRST_ARRAY = 16  # the number of the module's first array in global memory
 
@@ -54,8 +48,6 @@ class Slots:
 
     def source(self, operand, kind, part=0):
         """The slot of an operand read as a type; part: which piece of a wider register."""
-        if kind == CARRY:
-            return self._slot(CARRY)
         dtype = np.dtype(DTYPES[kind])
         if isinstance(operand, Register):
             return self._register(operand, dtype, part)
@@ -84,8 +76,6 @@ class Slots:
 
     def target(self, operand, kind, part=None):
         """The slot that a result of a type is written to; a wider register takes it extended by zeros or its sign."""
-        if kind == CARRY:
-            return self._slot(CARRY)
         dtype = np.dtype(DTYPES[kind])
         if not isinstance(operand, Register):
             raise Unknown(f"writes to {operand}, wants a register")
@@ -125,10 +115,8 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
             row = tables[register.width][register.row].view(dtype)
             arrays.append(row[part :: register.width // dtype.itemsize])
         elif kind == "special":
-            value = _special(key[0], geometry, program, dynamic_bytes)
+            value = _special(key[0], geometry, dynamic_bytes)
             arrays.append(value.view(key[1]) if key[1].itemsize == 4 else value.astype(key[1]))
-        elif kind == CARRY:
-            arrays.append(np.zeros(lanes, np.bool_))
         else:
             if kind == "parameter":
                 index, dtype, offset = key
@@ -137,7 +125,7 @@ def allocate(program, slots, geometry, parameters, dynamic_bytes):
     return arrays
 
 
-def _special(name, geometry, program, dynamic_bytes):
+def _special(name, geometry, dynamic_bytes):
     """What a register that the hardware fills holds in each lane; all clocks stand still."""
     root, _, axis = name[1:].partition(".")
     one, lane = np.ones(geometry.lanes, np.uint32), geometry.lane.astype(np.uint32)
@@ -146,20 +134,10 @@ def _special(name, geometry, program, dynamic_bytes):
         each = {"tid": geometry.thread_index, "ctaid": geometry.block_index}
         same = {"ntid": geometry.block, "nctaid": geometry.grid}
         return each[root][position] if root in each else one * same[root][position]
-    bit = one << lane
-    below = bit - one
     simple = {
         "laneid": lane,
         "warpid": geometry.warp_in_block.astype(np.uint32),
-        "nwarpid": one * geometry.warps_per_block,
-        "nsmid": one,
         "dynamic_smem_size": one * dynamic_bytes,
-        "total_smem_size": one * (program.dynamic - SHARED_START + dynamic_bytes),
-        "lanemask_eq": bit,
-        "lanemask_lt": below,
-        "lanemask_le": below | bit,
-        "lanemask_gt": ~(below | bit),
-        "lanemask_ge": ~below,
     }
     return simple.get(root, 0 * one)
 
@@ -200,12 +178,12 @@ def sequence(steps):
     return steps[0] if len(steps) == 1 else step
 
 
-def compute(function, targets, sources):
-    """Targets = function(sources), over the lanes that execute."""
+def compute(function, target, sources):
+    """target = function(sources), over the lanes that execute."""
     read = itemgetter(*sources) if len(sources) > 1 else lambda r: (r[sources[0]],)
-    target, in_place = targets[0], isinstance(function, np.ufunc)
+    in_place = isinstance(function, np.ufunc)
 
-    def one(m):
+    def step(m):
         r = m.r
         values = read(r)
         if not m.full:
@@ -216,12 +194,7 @@ def compute(function, targets, sources):
         else:
             r[target][:] = function(*values)
 
-    def many(m):
-        results = function(*[value[m.at] for value in read(m.r)])
-        for slot, result in zip(targets, results, strict=True):
-            m.r[slot][m.at] = result
-
-    return one if len(targets) == 1 else many
+    return step
 
 
 def guarded(step, number, held):

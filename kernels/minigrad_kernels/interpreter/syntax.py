@@ -5,11 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-__all__ = [
-    "ARGUMENTS", "FUNCTION", "VARIABLE", "Address", "Cell", "Function", "Immediate", "Negated", "Piece",
-    "Register", "Special", "Symbol", "Vector", "files", "functions_and_variables", "split",
-]  # fmt: skip
-
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"((?:[^"\\]|\\.)*)"[^\n]*', re.M)
 SECTION = re.compile(r"^[ \t]*\.section[^{]*\{[^}]*\}", re.M)

@@ -21,8 +21,6 @@ from .operations import Unknown
 from .slots import address_of, builder
 from .warps import put
 
-__all__ = ["TYPES", "places"]
-
 ROWS, COLUMNS = 16, 8  # of the result
 # Type of A and B -> steps of k, elements in a register, and what reads elements (warps, ..., 32) from its bits.
 TYPES = {

@@ -8,14 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..errors import ShapeError
-
-__all__ = ["LINE", "WORDS", "TensorMap", "decode", "encode"]
-
 WORDS = 16  # of 64 bits in a map
 MARK = 0x6D6170  # in the first word: this is a map
-LINE = 128  # bytes of a line of a box at most, where 128 bytes are turned
-LIMITS = {"columns": 1 << 32, "rows": 1 << 32, "box_columns": 256, "box_rows": 256}
 
 
 class TensorMap(NamedTuple):
@@ -35,23 +29,7 @@ class TensorMap(NamedTuple):
 
 
 def encode(map_):
-    """The 16 words of a TensorMap.
-
-    Errors  ValueError for what the driver would refuse
-    """
-    wide = map_.box_columns * map_.size
-    wrong = [f"{name} is {getattr(map_, name)}" for name, most in LIMITS.items() if not 0 < getattr(map_, name) <= most]
-    for what, number, most in (
-        ("address", map_.address, 1 << 64),
-        ("stride", map_.stride, 1 << 40),
-        ("line", wide, LINE),
-    ):
-        wrong += [f"the {what} is {number}"] if number % 16 or not 0 < number <= most else []
-    if wrong:
-        raise ShapeError(
-            f"tensor map: {', '.join(wrong)}; wants sizes from 1 on, boxes of at most 256 by 256 with lines of at most "
-            f"{LINE} bytes, and addresses, strides and lines that are multiples of 16 bytes"
-        )
+    """The 16 words of a TensorMap."""
     words = np.zeros(WORDS, np.uint64)
     words[: 1 + len(map_)] = MARK, *map_
     return words

@@ -12,8 +12,6 @@ from .operations import DTYPES, Unknown
 from .slots import address_of, builder, copy, sequence
 from .syntax import Address, Symbol, Vector
 
-__all__ = ["Copies"]
-
 MEMORIES = {"global": "everywhere", "const": "everywhere", "shared": "shared", "local": "local", "param": "local"}
 HINTS = tuple(
     "weak volatile relaxed acquire release acq_rel nc cta cluster gpu sys ca cg cs lu cv wb wt noftz unified".split()

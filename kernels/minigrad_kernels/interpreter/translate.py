@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
 from .bulk import waiting
-from .operations import CARRY, Unknown, operation
+from .operations import Unknown, operation
 from .program import Instruction, Program, parse
 from .slots import BUILDERS, Slots, compute, guarded, nothing
 from .warps import members_of
 
-__all__ = ["Code", "Run", "ends_a_run", "translate"]
-
-BRANCHES = ("bra", "brx", "ret", "exit", "trap")
+BRANCHES = ("bra", "ret", "exit", "trap")
 BARRIERS = ("bar", "barrier")
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
@@ -63,13 +61,10 @@ class _Translator:
             return BUILDERS[root](self.slots, instruction)
         found, slots = operation(instruction.parts), self.slots
         target, *sources = instruction.operands
-        targets, sources = [target] + [None] * (CARRY in found.results), sources + [None] * (CARRY in found.sources)
         if len(sources) != len(found.sources):
             raise Unknown(f"has {len(sources)} sources, wants {len(found.sources)}")
-        writes = [slots.target(*pair) for pair in zip(targets, found.results, strict=True)]
-        return compute(
-            found.function, writes, [slots.source(*pair) for pair in zip(sources, found.sources, strict=True)]
-        )
+        reads = [slots.source(*pair) for pair in zip(sources, found.sources, strict=True)]
+        return compute(found.function, slots.target(target, found.result), reads)
 
     # ---- jumps ---------------------------------------------------------------------------------------------------
 
@@ -81,10 +76,8 @@ class _Translator:
                 raise Unknown("is a barrier that is not known")
             jump = lambda m, lanes: m.barrier(after - 1, lanes)
         elif root == "bra":
-            (target,) = instruction.operands[-1]
+            (target,) = instruction.operands
             jump = lambda m, lanes: m.go(target, lanes)
-        elif root == "brx":
-            jump = self.table(instruction)
         elif root == "mbarrier":
             test = waiting(self.slots, instruction)
             jump = lambda m, lanes: m.attempt(after - 1, lanes, test)
@@ -108,17 +101,6 @@ class _Translator:
             m.go(after, staying)
 
         return leave
-
-    def table(self, instruction):
-        index, targets = instruction.operands
-        slot = self.slots.source(index, "u32")
-
-        def jump(m, lanes):
-            choice = m.r[slot][lanes.at]
-            for i, target in enumerate(targets):
-                m.go(target, lanes.only(choice == i))
-
-        return jump
 
     # ---- runs ----------------------------------------------------------------------------------------------------
 

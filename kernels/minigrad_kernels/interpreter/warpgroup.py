@@ -22,8 +22,6 @@ from .program import SHARED_START
 from .slots import builder
 from .warps import put
 
-__all__ = ["swizzled"]
-
 ROWS = 64
 MODE, TURNED = np.uint64(7 << 49 | 3 << 62), np.uint64(1 << 62)  # bits of descriptors, and what they must be
 KINDS = ("f32", "f16", "f16"), ("f32", "bf16", "bf16")

@@ -14,8 +14,6 @@ from .operations import Unknown
 from .slots import builder
 from .syntax import Vector
 
-__all__ = ["members_of", "put"]
-
 LANE = np.arange(WARP)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
 TOGETHER = ("shfl", "vote")

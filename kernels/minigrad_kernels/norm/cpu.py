@@ -10,12 +10,10 @@ Source  Chan, Golub and LeVeque 1983, "Algorithms for computing the sample varia
 
 import numpy as np
 
-from ..bias.cpu import MASKED, MOMENTS, PRODUCTS, TILE, line_of, run, spread, sums_of_columns
+from ..bias.cpu import MASKED, MOMENTS, PRODUCTS, TILE, line_of, spread, sums_of_columns
 from ..toolchain import add, copy, jit, share, shared, stack_array
 from ..toolchain.lines import line
-from .cpu_rows import layer_norm, layer_norm_grads
-
-__all__ = ["layer_norm", "layer_norm_grads"]  # of cpu_rows.py
+from .cpu_rows import layer_norm, layer_norm_grads  # noqa: F401 (launchers look here)
 
 RUN = 1 << 15  # elements that a thread takes at once where nothing is summed
 
@@ -173,7 +171,7 @@ def finish(x, table, out, more=None, low=-np.inf):
     x, more, out: matrices, all rows; table: centre, scale, shift and gain, each (samples, columns)
     """
     arrays = x.reshape(-1), (x if more is None else more).reshape(-1), more is not None
-    run(finish_runs, x.size, *arrays, table, x.dtype.type(low), out.reshape(-1))
+    finish_runs.over(x.size, *arrays, table, x.dtype.type(low), out.reshape(-1))
 
 
 # ---- the batch -------------------------------------------------------------------------------------------------------

@@ -11,12 +11,9 @@ float64, part by part (see bias/plan.py).
 
 import numpy as np
 
-from ..bias.cpu import SMALL
 from ..bias.plan import cut
 from ..toolchain import clear, elements, jit, share, shared, stack_array
 from ..toolchain.lines import LANES, lane_total, line
-
-__all__ = ["layer_norm", "layer_norm_grads"]
 
 LIKE = np.zeros(1)  # the type of sums
 
@@ -97,14 +94,13 @@ def grad_rows(team, g, x, mean, variance, weight, eps, like, rows, dx, dw, db):
 
 
 def layer_norm(x, weight, bias, eps, out, mean, variance):
-    kernel = normalize_rows.alone if x.size < SMALL else normalize_rows
-    kernel(x.reshape(-1), weight, bias, eps, LIKE, out.reshape(-1), mean, variance)
+    normalize_rows.over(x.size, x.reshape(-1), weight, bias, eps, LIKE, out.reshape(-1), mean, variance)
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
 def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
-    plan, kernel = cut(*x.shape), grad_rows.alone if x.size < SMALL else grad_rows
+    plan, arrays = cut(*x.shape), (g.reshape(-1), x.reshape(-1), mean, variance, weight)
     space = elements(workspace, LIKE.dtype, 2 * plan.parts * weight.size)
     parts = space.reshape(2, plan.parts, weight.size)
-    kernel(g.reshape(-1), x.reshape(-1), mean, variance, weight, eps, LIKE, plan.rows, dx.reshape(-1), *parts)
+    grad_rows.over(x.size, *arrays, eps, LIKE, plan.rows, dx.reshape(-1), *parts)
     dw[:], db[:] = parts.sum(1)

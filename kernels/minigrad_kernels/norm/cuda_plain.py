@@ -11,8 +11,6 @@ import math
 from ..bias.cuda_plain import HEIGHT, SHORT, WIDTH
 from ..toolchain.cuda import cuda, device, each_float
 
-__all__ = ["finish_plain", "finite", "inverse_deviation", "median", "sums_plain", "total_grads", "total_statistics"]
-
 
 @device
 def finite(v):

@@ -8,8 +8,6 @@ from ..softmax.cuda_teams import THREADS, own_row, shuffled, sum_of, treed
 from ..toolchain.cuda import cuda, each_float
 from .cuda_plain import finite, inverse_deviation
 
-__all__ = ["ROWS"]
-
 
 def rows_of(rung, kinds, team_sum):
     """(standardize, its gradient) whose teams join in this way."""

@@ -15,8 +15,6 @@ from ..toolchain.cuda import cuda, device, f32, i32, u32, unroll
 from ..toolchain.cuda.halves import HALVES, SINGLE
 from .cuda_plain import median
 
-__all__ = ["FINISH", "SUMS"]
-
 LEAST = float("-inf")
 
 

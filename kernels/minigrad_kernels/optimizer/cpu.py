@@ -20,7 +20,6 @@ from .rules import ten as ten_of
 CHUNK = 16384  # elements
 RUN = 1024  # elements that an update takes at a time
 SPARE = 3 * RUN  # for states that are not there
-SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
 LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 
 
@@ -125,16 +124,13 @@ def adagrad_chunks(team, chunks, places, present, hyper, scale, like):
         adagrad_chunk(chunks[k], places, present, hyper, scale, like)
 
 
-def _start(kernel, plan, *arguments):
-    (kernel.alone if plan.elements < SMALL else kernel)(*arguments)
-
-
 def _updater(kernel):
     def update(plan, hyper, scale, found_inf):
         """One update, unless it is to be skipped."""
         if found_inf is None or not found_inf[0]:
             chunks, _, places, present, like = plan.tables
-            _start(kernel, plan, chunks, places, present, hyper, 1.0 if scale is None else float(scale[0]), like)
+            factor = 1.0 if scale is None else float(scale[0])
+            kernel.over(plan.elements, chunks, places, present, hyper, factor, like)
 
     return update
 
@@ -195,4 +191,5 @@ def scale_chunks(team, chunks, places, factor, like):
 
 def scale(plan, factor):
     chunks, _, places, _, like = plan.tables
-    _start(scale_chunks, plan, chunks, places, float(factor if isinstance(factor, float) else factor[0]), like)
+    factor = float(factor if isinstance(factor, float) else factor[0])
+    scale_chunks.over(plan.elements, chunks, places, factor, like)

@@ -116,7 +116,6 @@ def _update(op, plan, hyper, scale, found_inf):
     if settings is None or not settings.serves(op, found.addresses):
         settings = plan.settings = Settings(op, found.addresses)
     settings.send(hyper)
-    settings.held = None  # unless both kernels start
     scale, found_inf = settings.one if scale is None else scale, settings.zero if found_inf is None else found_inf
     given = settings.hyper, scale, found_inf, settings.numbers[4], settings.numbers[8], rule
     cuda_kernels.coefficients((1,), (1,), given)

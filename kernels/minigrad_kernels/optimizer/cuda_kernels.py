@@ -11,8 +11,6 @@ from ..toolchain.cuda import cuda, device, each_float, f64, kernel, offset, poin
 from .rules import MAXIMIZE, ROOM, RULES
 from .rules import ten as ten_of
 
-__all__ = ["CHUNK", "THREADS", "clip", "coefficients", "scale", "squares", "sums", "update"]
-
 CHUNK = 1024  # elements: four for each thread, so that small networks fill a GPU, too
 THREADS = 256  # of a block
 SGD, ADAM, RMSPROP = range(3)  # what kernels know rules by, in the order of RULES; the last one is Adagrad

@@ -6,8 +6,6 @@ import numpy as np
 
 from ..launcher import layouts_of
 
-__all__ = ["Plan", "chunks_of"]
-
 KEPT = 4  # tables: gradients that are made anew at each step lie in turn at a few places
 
 

@@ -12,8 +12,6 @@ end as in PyTorch, so that a large difference does not swallow b.
 import math
 from enum import IntEnum
 
-__all__ = ["MAXIMIZE", "ROOM", "RULES", "SGD", "Adagrad", "Adam", "RMSprop", "ten"]
-
 ROOM = 10  # coefficients, as many as the rule with the most has
 MAXIMIZE = 1  # where the switch stands in the hyper-parameters of every rule
 

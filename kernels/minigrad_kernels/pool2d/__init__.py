@@ -29,8 +29,6 @@ __all__ = [
     "check_windows",
     "max_forward",
     "max_input_grad",
-    "max_relu_input_grad",
-    "max_select",
     "output_shape",
     "position_type",
     "workspace",
@@ -39,8 +37,7 @@ __all__ = [
 HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
 IMAGES, POOLED, TAPS = "N C H W", "N C I J", "uint8 int32"
-X, DX = reads("x", IMAGES, counted=True), writes("dx", IMAGES, counted=True)
-G, OUT = reads("g", POOLED, counted=True), writes("out", POOLED, counted=True)
+X, OUT = reads("x", IMAGES, counted=True), writes("out", POOLED, counted=True)
 WINDOWS = dict(kernel_size=pair(1), stride=pair(1), padding=pair(0), dilation=pair(1))
 
 
@@ -71,30 +68,8 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     check_windows("max_forward", x.shape, out, positions, kernel_size, stride, padding, dilation)
 
 
-@launcher(X, reads("positions", POOLED, TAPS), OUT, **WINDOWS)
-def max_select(x, positions, kernel_size, stride, padding, dilation, out):
-    """The element of each window at a given position: linear in x, for derivatives of max_forward.
-
-    Math    out[n, c, i, j] = x at the tap that positions[n, c, i, j] numbers
-    Grads   dx = max_input_grad(g, positions)
-    Shapes  as max_forward
-    """
-    check_windows("max_select", x.shape, out, positions, kernel_size, stride, padding, dilation)
-
-
-@launcher(G, reads("positions", POOLED, TAPS), DX, **WINDOWS)
-def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
-    """The gradient of max_forward for x: the adjoint of max_select.
-
-    Math    dx[n, c, h, w] = sum of g[n, c, i, j] over the windows whose position is that element
-    Grads   linear in g: dg = max_select(v, positions)
-    Shapes  g, positions (N, C, I, J); dx (N, C, H, W)
-    """
-    check_windows("max_input_grad", dx.shape, g, positions, kernel_size, stride, padding, dilation)
-
-
 def workspace(g):
-    """The bytes that max_relu_input_grad wants for g."""
+    """The bytes that max_input_grad wants for g where a ReLU was before it."""
     sums = 8 * PARTS * g.shape[1] + ALIGNMENT
     if backend(g) == "cpu":
         return sums
@@ -105,23 +80,25 @@ _bytes = workspace  # where an argument has that name
 
 
 @launcher(
-    reads("g out", POOLED, counted=True),
+    reads("g out?", POOLED, counted=True),
     reads("positions", POOLED, TAPS),
-    DX,
+    writes("dx", IMAGES, counted=True),
     writes("dbias?", "C", SUMS),
     **WINDOWS,
 )
-def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
-    """The gradient of max_forward of a positive part, max_forward(max(z + bias, 0)), for z and for the bias.
+def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
+    """The gradient of max_forward for x; with out, that of max_forward(max(z + bias, 0)) for z and for the bias.
 
-    Math    m = 0 where out <= 0, else g: a NaN of out passes g, as in PyTorch
-            dx = max_input_grad(m, positions);  dbias[c] = sum of m over all axes but 1
-    Grads   linear in g
-    Shapes  g, out, positions (N, C, I, J); dx (N, C, H, W); dbias (C,) or None; workspace: workspace(g) bytes
+    Math    m = 0 where out <= 0, else g: a NaN of out passes g, as in PyTorch; m = g where out is None
+            dx[n, c, h, w] = sum of m[n, c, i, j] over the windows whose position is that element
+            dbias[c] = sum of m over all axes but 1
+    Grads   linear in g: dg[n, c, i, j] = the element of v that positions[n, c, i, j] names
+    Shapes  g, out, positions (N, C, I, J), out or None; dx (N, C, H, W); dbias (C,) or None, as it is without out;
+            workspace: workspace(g) bytes, with out
     """
-    op = "max_relu_input_grad"
+    op = "max_input_grad"
     check_windows(op, dx.shape, g, positions, kernel_size, stride, padding, dilation)
-    return Call(_bytes(g), implementation(__name__, op, g))
+    return Call(0 if out is None else _bytes(g), implementation(__name__, op, g))
 
 
 def _average(op, first, x_shape, out_shape):
@@ -150,7 +127,7 @@ def average_forward(x, rows, columns, out):
     return _average("average_forward", x, x.shape, out.shape)
 
 
-@launcher(G, DX)
+@launcher(reads("g", POOLED, counted=True), writes("dx", IMAGES, counted=True))
 def average_input_grad(g, rows, columns, dx):
     """The gradient of average_forward for x: its adjoint.
 

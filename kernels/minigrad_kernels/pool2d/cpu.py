@@ -40,18 +40,6 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     max_rows(x, _table(kernel_size, stride, padding, dilation, *sizes), out, positions)
 
 
-@shared
-def max_select(team, x, positions, kernel_size, stride, padding, dilation, out):
-    for row in share(out.shape[0] * out.shape[1], team):
-        n, i = row // out.shape[1], row % out.shape[1]
-        for j in range(out.shape[2]):
-            for c in range(out.shape[3]):
-                tap = np.int64(positions[n, i, j, c])
-                h = i * stride[0] - padding[0] + tap // kernel_size[1] * dilation[0]
-                w = j * stride[1] - padding[1] + tap % kernel_size[1] * dilation[1]
-                out[n, i, j, c] = x[n, h, w, c]
-
-
 @jit
 def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums):
     """Into dx, what the windows of a row pass back: added where windows overlap."""
@@ -114,8 +102,9 @@ def _bands(images, lines, kernel_size, stride, _, dilation):
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
-def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
-    (overlap, bands, parts), sums = _bands(*g.shape[:2], *geometry), NOTHING
+def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
+    geometry, rectified, sums = (kernel_size, stride, padding, dilation), out is not None, NOTHING
+    overlap, bands, parts = _bands(*g.shape[:2], *geometry)
     if not parts:
         dx.fill(0)
         if dbias is not None:
@@ -123,17 +112,9 @@ def _place(g, out, rectified, positions, geometry, dx, dbias, workspace):
         return
     if dbias is not None:
         sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
-    place(g, out, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
+    place(g, out if rectified else g, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if dbias is not None:
         dbias[:] = np.add.reduce(sums)
-
-
-def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx):
-    _place(g, g, False, positions, (kernel_size, stride, padding, dilation), dx, None, None)
-
-
-def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
-    _place(g, out, True, positions, (kernel_size, stride, padding, dilation), dx, dbias, workspace)
 
 
 # ---- averages --------------------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ import functools
 from ..toolchain.emit import emitted
 from ..toolchain.pooling import LANES, each_tap, each_window, under_channels
 
-__all__ = ["LANES", "add_quotient", "add_windows", "mean_window", "place_windows"]
-
 
 @emitted(lanes=LANES, numbers="divisor")
 def mean_window(emit, x, corner, taps, steps, divisor, out, at, count):

@@ -1,7 +1,7 @@
 """Pooling on CUDA: which rung runs, and how it is started. Every thread gathers what belongs to its part of the result.
 
 Rungs of greatest elements: plain (cuda_plain.py), one thread an element; vector (cuda_vector.py), one thread four
-channels in one access. Averages and selection have the plain rung alone. Arrays are C-contiguous (N, H, W, C) views.
+channels in one access. Averages have the plain rung alone. Arrays are C-contiguous (N, H, W, C) views.
 """
 
 from functools import lru_cache
@@ -59,20 +59,8 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=
         _vector(cuda_vector.max_forward_vector, (x, out, positions), out, x, out, geometry)
 
 
-def max_select(x, positions, kernel_size, stride, padding, dilation, out):
-    geometry = *kernel_size, *stride, *padding, *dilation
-    _plain(cuda_plain.max_select_plain, out, (x, _bytes(positions), out, *geometry))
-
-
-def max_input_grad(g, positions, kernel_size, stride, padding, dilation, dx, rung=None):
-    geometry = *kernel_size, *stride, *padding, *dilation
-    if _rung("max_input_grad", rung, (g, dx), positions) == "plain":
-        _plain(cuda_plain.max_input_grad_plain, dx, (g, _bytes(positions), dx, *geometry))
-    else:
-        _vector(cuda_vector.max_input_grad_vector, (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
-
-
-def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
+def _rectified(g, out, dbias, workspace):
+    """g where out is positive, or NaN, in a workspace; and its sums."""
     start = -address(workspace) % VECTOR
     masked = workspace[start : start + g.nbytes].view(g.dtype)
     if dbias is None:
@@ -80,7 +68,16 @@ def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilatio
     else:
         matrices = (array.reshape(-1, g.shape[3]) for array in (g, out, masked))
         bias_relu_grad(*matrices, dbias, workspace[start + g.nbytes :])
-    max_input_grad(masked.reshape(g.shape), positions, kernel_size, stride, padding, dilation, dx, rung)
+    return masked.reshape(g.shape)
+
+
+def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
+    geometry = *kernel_size, *stride, *padding, *dilation
+    g = g if out is None else _rectified(g, out, dbias, workspace)
+    if _rung("max_input_grad", rung, (g, dx), positions) == "plain":
+        _plain(cuda_plain.max_input_grad_plain, dx, (g, _bytes(positions), dx, *geometry))
+    else:
+        _vector(cuda_vector.max_input_grad_vector, (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
 
 
 @lru_cache(256)

@@ -8,11 +8,6 @@ For averages, rows and columns are tables of windows: start, end and divisor of 
 
 from ..toolchain.cuda import cuda, device, each_float, index_of
 
-__all__ = [
-    "LEAST", "WINDOW", "average_forward_plain", "average_input_grad_plain", "max_forward_plain", "max_input_grad_plain",
-    "max_select_plain",
-]  # fmt: skip
-
 WINDOW = "i32 taps_down, i32 taps_right, i32 down, i32 right, i32 above, i32 before, i32 apart_down, i32 apart_right"
 LEAST = float("-inf")
 
@@ -45,20 +40,6 @@ def max_forward_plain(
         out[n, i, j, c] = best
         for byte in range(positions.shape[4]):
             positions[n, i, j, c, byte] = (chosen >> (8 * byte)) & 255
-
-
-@each_float(f"_[:,:,:,:] x, u8[:,:,:,:,:] positions, _[:,:,:,:] out, {WINDOW}", threads=256)
-def max_select_plain(
-    x, positions, out, taps_down, taps_right, down, right, above, before, apart_down, apart_right
-):  # fmt: skip
-    """positions are read and out is written once; of x one element is read for each of out."""
-    number = cuda.grid(1)
-    if number < out.size:
-        n, i, j, c = index_of(number, out.shape[1], out.shape[2], out.shape[3])
-        tap = position_of(positions, n, i, j, c)
-        h = i * down - above + tap // taps_right * apart_down
-        w = j * right - before + tap % taps_right * apart_right
-        out[n, i, j, c] = x[n, h, w, c]
 
 
 @each_float(f"_[:,:,:,:] g, u8[:,:,:,:,:] positions, _[:,:,:,:] dx, {WINDOW}", threads=256)

@@ -21,8 +21,6 @@ from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32, u64, un
 from ..toolchain.cuda.halves import SINGLE
 from .cuda_plain import LEAST, WINDOW
 
-__all__ = ["by", "max_forward_vector", "max_input_grad_vector"]
-
 ARGUMENTS = f"i32 size, i32 height, i32 width, i32 channels, i32 rows, i32 columns, {WINDOW}"  # in, out
 SPLIT = "u64 by_channels, u64 by_columns, u64 by_rows"  # of `by`; of the result, and of groups of channels
 STEPS = "u64 by_down, u64 by_right, u64 by_apart_down, u64 by_apart_right"

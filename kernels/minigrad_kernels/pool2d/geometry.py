@@ -6,8 +6,6 @@ import numpy as np
 
 from ..errors import ShapeError
 
-__all__ = ["PARTS", "adaptive_windows", "average_windows", "output_shape", "outputs"]
-
 PARTS = 64  # of the windows, at most, whose sums for the gradient of a bias are taken apart on the CPU
 
 

@@ -33,20 +33,17 @@ def max_forward(x, kernel_size, stride, padding, dilation, out_size, xp=numpy):
     nan = numpy.isnan(rank)
     last = len(nan) - 1 - numpy.argmax(nan[::-1], axis=0)
     positions = numpy.where(nan.any(axis=0), last, positions)
-    return max_select(x, positions, *geometry, xp), positions
+    values, (n, c, i, j) = _windows(x, *geometry, out_size, 0.0, xp), numpy.indices(positions.shape)
+    return values[positions, n, c, i, j], positions
 
 
-def max_select(x, positions, kernel_size, stride, padding, dilation, xp=numpy):
-    """The element of each window at its position. Linear in x."""
-    x = xp.array(x, dtype=float)
-    values = _windows(x, kernel_size, stride, padding, dilation, positions.shape[2:], 0.0, xp)
-    n, c, i, j = numpy.indices(positions.shape)
-    return values[positions.astype(int), n, c, i, j]
+def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, x_size, xp=numpy):
+    """(dx, dbias): each g added to the element of x that its window chose, and the sum of g over all axes but 1.
 
-
-def max_input_grad(g, positions, kernel_size, stride, padding, dilation, x_size, xp=numpy):
-    """Each g added to the element of x that its window chose: the adjoint of max_select."""
+    Where there is an out, g counts as 0 where that is not positive, or NaN.
+    """
     g = xp.array(g, dtype=float)
+    g = g if out is None else xp.where(numpy.array(out) <= 0, 0.0, g)
     n, c, i, j = numpy.indices(positions.shape)
     p, q = numpy.divmod(positions.astype(int), kernel_size[1])
     h = i * stride[0] - padding[0] + p * dilation[0]
@@ -54,14 +51,7 @@ def max_input_grad(g, positions, kernel_size, stride, padding, dilation, x_size,
     down, right = numpy.arange(x_size[0])[:, None], numpy.arange(x_size[1])
     here = (h[..., None, None] == down) & (w[..., None, None] == right)
     everywhere = g[..., None, None] + numpy.zeros(here.shape)
-    return xp.sum(xp.where(here, everywhere, 0.0), axis=(2, 3))
-
-
-def max_relu_input_grad(g, out, positions, kernel_size, stride, padding, dilation, x_size, xp=numpy):
-    """(dx, dbias): max_input_grad of g where out is positive, or NaN, and the sum of that over all axes but 1."""
-    g = xp.where(numpy.array(out) <= 0, 0.0, xp.array(g, dtype=float))
-    dx = max_input_grad(g, positions, kernel_size, stride, padding, dilation, x_size, xp)
-    return dx, xp.sum(g, axis=(0, 2, 3))
+    return xp.sum(xp.where(here, everywhere, 0.0), axis=(2, 3)), xp.sum(g, axis=(0, 2, 3))
 
 
 def average_forward(x, rows, columns, xp=numpy):

@@ -2,8 +2,6 @@
 
 from ..toolchain import clear, flat, share, shared
 
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
-
 
 @shared
 def _add_rows(team, x, places, out):
@@ -19,4 +17,4 @@ def _add_rows(team, x, places, out):
 
 def add_rows(x, places, order, out):
     """See the launcher."""
-    (_add_rows.alone if x.size + out.size < SMALL else _add_rows)(x, places, out)
+    _add_rows.over(x.size + out.size, x, places, out)

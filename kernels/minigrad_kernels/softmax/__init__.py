@@ -19,19 +19,9 @@ from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, reads, updates, whole, writes
 from ..toolchain import implementation
 
-__all__ = [
-    "cross_entropy",
-    "cross_entropy_grad",
-    "cross_entropy_total",
-    "log_softmax",
-    "log_softmax_grad",
-    "softmax",
-    "softmax_grad",
-    "workspace",
-]
+__all__ = ["cross_entropy", "cross_entropy_grad", "cross_entropy_total", "softmax", "softmax_grad", "workspace"]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
-SMALL = 1 << 16  # elements; below it a second thread of a CPU costs more than it brings
 ALIGNMENT = 16  # bytes
 MATRIX = "rows classes+"
 LABELS, IGNORED = (reads("target", "rows", "int64"), updates("wrong?", "1", "int64")), whole()
@@ -45,35 +35,23 @@ def workspace(rows):
 _bytes = workspace  # where an argument has that name
 
 
-@launcher(reads("x", MATRIX), writes("out", MATRIX))
-def softmax(x, out):
-    """Math    out = exp(x) / sum exp(x) over each row
-    Grads   dx = softmax_grad(g, out)
-    Shapes  x and out (rows, classes)
+@launcher(reads("x", MATRIX), writes("out", MATRIX), logs=flag)
+def softmax(x, logs, out):
+    """Exponentials scaled so that they sum to 1 in each row; with logs, their logarithms.
+
+    Math    out = exp(x) / sum exp(x) over each row; with logs out = x - log sum exp(x)
+    Grads   dx = softmax_grad(g, out, logs)
+    Shapes  x and out (rows, classes); logs a bool
     """
 
 
-@launcher(reads("g out", MATRIX), writes("dx", MATRIX))
-def softmax_grad(g, out, dx):
-    """Math    dx = out * (g - sum(g * out) over each row)
-    Grads   linear in g and self-adjoint: dg = softmax_grad(v, out)
-    Shapes  g, out and dx (rows, classes)
-    """
+@launcher(reads("g out", MATRIX), writes("dx", MATRIX), logs=flag)
+def softmax_grad(g, out, logs, dx):
+    """The gradient of softmax for x, from its result.
 
-
-@launcher(reads("x", MATRIX), writes("out", MATRIX))
-def log_softmax(x, out):
-    """Math    out = x - log sum exp(x) over each row
-    Grads   dx = log_softmax_grad(g, out)
-    Shapes  x and out (rows, classes)
-    """
-
-
-@launcher(reads("g out", MATRIX), writes("dx", MATRIX))
-def log_softmax_grad(g, out, dx):
-    """Math    dx = g - exp(out) * sum(g) over each row
-    Grads   linear in g
-    Shapes  g, out and dx (rows, classes)
+    Math    dx = out * (g - sum(g * out) over each row); with logs dx = g - exp(out) * sum(g)
+    Grads   linear in g; without logs self-adjoint: dg = softmax_grad(v, out, False)
+    Shapes  g, out and dx (rows, classes); logs a bool
     """
 
 

@@ -16,7 +16,6 @@ import numpy as np
 from ..toolchain import clear, elements, flat, jit, share, shared, stack_array
 from ..toolchain.lines import LANES, lane_greatest, lane_total, line
 from ..toolchain.maths import exp
-from . import SMALL
 
 SHORT = 1024  # losses that are added one by one
 LIKE = np.zeros(1)  # the type of sums
@@ -159,30 +158,18 @@ def add_losses(losses, target, ignore_index, mean, out, divisor):
 # ---- what launchers call ---------------------------------------------------------------------------------------------
 
 
-def run(kernel, x, *arguments):
-    (kernel.alone if x.size < SMALL else kernel)(*arguments)
+def softmax(x, logs, out):
+    forward.over(x.size, x, logs, LIKE, out)
 
 
-def softmax(x, out):
-    run(forward, x, x, False, LIKE, out)
-
-
-def log_softmax(x, out):
-    run(forward, x, x, True, LIKE, out)
-
-
-def softmax_grad(g, out, dx):
-    run(grad, g, g, out, False, LIKE, dx)
-
-
-def log_softmax_grad(g, out, dx):
-    run(grad, g, g, out, True, LIKE, dx)
+def softmax_grad(g, out, logs, dx):
+    grad.over(g.size, g, out, logs, LIKE, dx)
 
 
 def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
     good = name_classes(target, ignore_index, x.shape[1])
     if good:
-        run(losses_of_rows, x, x, target, ignore_index, LIKE, losses, logsumexp)
+        losses_of_rows.over(x.size, x, target, ignore_index, LIKE, losses, logsumexp)
     return good
 
 
@@ -198,5 +185,5 @@ def cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx, wrong
     good = name_classes(target, ignore_index, x.shape[1])
     if good:
         divisor = x.dtype.type(1) if divisor is None else divisor[()]
-        run(grad_of_rows, x, g.reshape(-1), divisor, x, target, ignore_index, logsumexp, dx)
+        grad_of_rows.over(x.size, g.reshape(-1), divisor, x, target, ignore_index, logsumexp, dx)
     return good

@@ -15,20 +15,12 @@ from .cuda_teams import THREADS, start, start_rung
 FORWARD, GRAD, LOSS = range(3)
 
 
-def softmax(x, out, rung=None):
-    start_rung("softmax", rung, ROWS, FORWARD, x, out, 0)
+def softmax(x, logs, out, rung=None):
+    start_rung("softmax", rung, ROWS, FORWARD, x, out, int(logs))
 
 
-def softmax_grad(g, out, dx, rung=None):
-    start_rung("softmax_grad", rung, ROWS, GRAD, g, out, dx, 0)
-
-
-def log_softmax(x, out, rung=None):
-    start_rung("log_softmax", rung, ROWS, FORWARD, x, out, 1)
-
-
-def log_softmax_grad(g, out, dx, rung=None):
-    start_rung("log_softmax_grad", rung, ROWS, GRAD, g, out, dx, 1)
+def softmax_grad(g, out, logs, dx, rung=None):
+    start_rung("softmax_grad", rung, ROWS, GRAD, g, out, dx, int(logs))
 
 
 def _word(wrong):

@@ -9,8 +9,6 @@ import math
 from ..toolchain.cuda import cuda, device, each_float
 from .cuda_teams import THREADS, greater, own_row, shuffled, sum_of, treed
 
-__all__ = ["ROWS", "loss_grad", "loss_sum"]
-
 LEAST, NAN = float("-inf"), float("nan")
 IGNORED, WRONG = -1, -2  # in place of a class
 LEAST_LABEL, GREATEST_LABEL = -(1 << 31), (1 << 31) - 1  # that a report has room for

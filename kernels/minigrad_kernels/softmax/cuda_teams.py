@@ -13,8 +13,6 @@ Source  Harris 2007, "Optimizing parallel reduction in CUDA"
 from ..toolchain.cuda import cuda, device
 from ..toolchain.cuda.memory import choose
 
-__all__ = ["THREADS", "greater", "own_row", "shuffled", "start", "start_rung", "sum_of", "treed"]
-
 ALL, LANES, THREADS = 0xFFFFFFFF, 32, 256
 WARPS = THREADS // LANES
 LONG = 4096  # elements; longer rows are given to blocks, as a warp would be at them for long while there may be few

@@ -10,23 +10,17 @@ def _logsumexp(x, xp):
         return greatest + xp.log(xp.sum(xp.exp(x - greatest), axis=1, keepdims=True))
 
 
-def softmax(x, xp=numpy):
-    return xp.exp(log_softmax(x, xp))
-
-
-def softmax_grad(g, out, xp=numpy):
-    g, out = xp.array(g, dtype=float), xp.array(out, dtype=float)
-    return out * (g - xp.sum(g * out, axis=1, keepdims=True))
-
-
-def log_softmax(x, xp=numpy):
+def softmax(x, logs, xp=numpy):
     x = xp.array(x, dtype=float)
-    return x - _logsumexp(x, xp)
+    out = x - _logsumexp(x, xp)
+    return out if logs else xp.exp(out)
 
 
-def log_softmax_grad(g, out, xp=numpy):
+def softmax_grad(g, out, logs, xp=numpy):
     g, out = xp.array(g, dtype=float), xp.array(out, dtype=float)
-    return g - xp.exp(out) * xp.sum(g, axis=1, keepdims=True)
+    if logs:
+        return g - xp.exp(out) * xp.sum(g, axis=1, keepdims=True)
+    return out * (g - xp.sum(g * out, axis=1, keepdims=True))
 
 
 def cross_entropy(x, target, ignore_index, xp=numpy):

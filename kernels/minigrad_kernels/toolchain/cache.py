@@ -17,8 +17,6 @@ import time
 import zlib
 from pathlib import Path
 
-__all__ = ["cache_folder", "load", "load_file", "prune", "replace", "save", "save_file", "user_cache"]
-
 PACKAGE = Path(__file__).parents[1]
 # Files and folders of it that code compiled for the CPU cannot reach: no references, nothing of CUDA.
 ASIDE = ("reference", "cuda", "interpreter")

@@ -55,8 +55,6 @@ from numba.extending import intrinsic
 from ..errors import KindError
 from . import cache, progress
 
-__all__ = ["Entry", "Part", "entry_of", "pool"]
-
 # No fast-math flag, not even contract: whether x*y + z is rounded once would follow from whether the compiler chose
 # vectors at that place, and so from the layout and the number of threads. The microkernels say contract themselves.
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)

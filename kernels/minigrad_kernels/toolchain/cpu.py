@@ -33,10 +33,6 @@ import numpy as np
 from ..errors import KindError, ShapeError, StateError
 from .watch import launched, watchers
 
-__all__ = [
-    "Kernel", "Memory", "alias", "cpu_quota", "crowded", "elements", "jit", "set_threads", "share", "shared", "threads",
-]  # fmt: skip
-
 # ---- compilation ---------------------------------------------------------------------------------
 
 NUMBA = (0, 62), (0, 69)  # from this version on, below that one: whose internals compiler.py knows
@@ -92,6 +88,7 @@ def linker():
 
 # ---- threads -------------------------------------------------------------------------------------
 
+SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 _threads = None  # chosen by set_threads; None: the default
 _team_lock = threading.RLock()  # Numba's workqueue layer aborts when two threads enter it at once
 _forked = False  # a team of threads does not survive a fork
@@ -171,8 +168,8 @@ def share(count, team):
 class shared:
     """A kernel of which each thread does a share.
 
-    Calling it cuts the work into as many shares as there are threads; `alone` is for work too small to share, and
-    stays on the calling thread; `on(n, ...)` makes n shares. All run the same machine code, in a forked child on one
+    Calling it cuts the work into as many shares as there are threads; so does `over(size, ...)`, unless the elements
+    that it passes over are few; `on(n, ...)` makes n shares. All run the same machine code, in a forked child on one
     thread, and give the same bits if sums are split by shape alone.
     """
 
@@ -190,10 +187,8 @@ class shared:
     def __call__(self, *arguments):
         self.on(threads(), *arguments)
 
-    def alone(self, *arguments):
-        if watchers():
-            return launched(self, self.alone, *arguments)
-        self.entry(0, 1, 1, *arguments)
+    def over(self, size, *arguments):
+        self.on(1 if size < SMALL else threads(), *arguments)
 
     def on(self, shares, *arguments):
         if watchers():

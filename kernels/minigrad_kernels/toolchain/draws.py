@@ -8,8 +8,6 @@ from llvmlite import ir
 
 from ..toolchain.emit import LANE, emitted
 
-__all__ = ["BLOCKS", "drop"]
-
 BLOCKS = 16  # of four words each
 WORDS = ir.VectorType(LANE, BLOCKS)
 FACTORS, STEPS = (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)

@@ -28,9 +28,6 @@ from numba.extending import intrinsic
 
 from ..errors import ShapeError
 
-__all__ = ["TILE", "Array", "Emitter", "Value", "emitted", "instruction_set", "transposed"]
-
-
 # ---- instruction sets ----------------------------------------------------------------------------
 
 

@@ -21,9 +21,6 @@ import functools
 import inspect
 
 from .emit import CACHE_LINE, emitted
-from .emit import Value as Vector
-
-__all__ = ["LANES", "Vector", "lane_greatest", "lane_total", "line"]
 
 LANES = 16  # two or four registers where vectors are shorter
 

@@ -1,4 +1,4 @@
-"""e^x in formulas over lines (lines.py): of float32 as arithmetic on whole vectors.
+"""e^x in formulas over lines (lines.py): of float32 as arithmetic on whole vectors; and fused sums for the interpreter.
 
 The C library's function would be called once for each element, as it is for float64. This one is within 2 units in the
 last place of the exact result, denormal results too, and gives what PyTorch's gives at infinities and NaN.
@@ -9,10 +9,9 @@ Source  Cody and Waite 1980, "Software manual for the elementary functions"; coe
 from llvmlite import ir
 from numba.core import cgutils
 
-from .emit import instruction_set
-from .lines import LANES, Vector
-
-__all__ = ["exp"]
+from .cpu import jit
+from .emit import Value, instruction_set
+from .lines import LANES, line
 
 FUSED = instruction_set() not in ("sse", "plain")  # elsewhere it would be a call for each element
 
@@ -30,11 +29,11 @@ def _call(name, *vectors):
     name += f".v{LANES}f{64 if kind.element == ir.DoubleType() else 32}"
     function = ir.FunctionType(kind, [kind] * len(vectors))
     function = cgutils.get_or_insert_function(builder.module, function, name)
-    return Vector(builder, builder.call(function, [vector.value for vector in vectors]))
+    return Value(builder, builder.call(function, [vector.value for vector in vectors]))
 
 
 def exp(x):
-    """e^x of a Vector.
+    """e^x of a Value.
 
     Math    x = n ln 2 + r with |r| <= ln 2 / 2;  e^x = 2^n e^r, where 2^n comes in two factors, because one would not
             reach the denormals
@@ -43,7 +42,7 @@ def exp(x):
     if kind.element == ir.DoubleType():
         return _call("llvm.exp", x)
     words = ir.VectorType(ir.IntType(32), LANES)
-    real = lambda value: Vector(builder, ir.Constant(kind, [value] * LANES))
+    real = lambda value: Value(builder, ir.Constant(kind, [value] * LANES))
     whole = lambda value: ir.Constant(words, [value] * LANES)
 
     def fma(a, b, c):
@@ -52,7 +51,7 @@ def exp(x):
 
     def power_of_two(n):
         bits = builder.shl(builder.add(n, whole(BIAS)), whole(MANTISSA))
-        return Vector(builder, builder.bitcast(bits, kind))
+        return Value(builder, builder.bitcast(bits, kind))
 
     x = real(FARTHEST).where(real(FARTHEST) <= x, x)  # written so that NaN passes
     x = real(-FARTHEST).where(x <= real(-FARTHEST), x)
@@ -65,3 +64,14 @@ def exp(x):
     power = builder.sub(builder.bitcast(shifted.value, words), whole(MAGIC_BITS))
     half = builder.ashr(power, whole(1))
     return (fma(series, r * r, r) + real(1.0)) * power_of_two(half) * power_of_two(builder.sub(power, half))
+
+
+@line(moving="x y z out")
+def fma_line(here):
+    here.out = _call("llvm.fma", here.x, here.y, here.z)
+
+
+@jit
+def fma(x, y, z, out):
+    """out = x * y + z of flat arrays, rounded once."""
+    fma_line(0, out.size, x, y, z, out)

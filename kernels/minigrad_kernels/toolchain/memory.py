@@ -6,8 +6,6 @@ from numba.extending import intrinsic
 
 from .cpu import jit
 
-__all__ = ["add", "array_at", "clear", "copy", "flat", "stack_array"]
-
 
 def _array(context, builder, dtype, data, count):
     """A 1-D array of Numba over memory that somebody else holds."""

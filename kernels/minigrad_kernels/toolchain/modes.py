@@ -6,8 +6,6 @@ from typing import Any
 
 from ..errors import KindError
 
-__all__ = ["Mode", "capturing", "tf32", "tf32_mode"]
-
 
 class Mode:
     """A value of a thread, or an asynchronous task: others are not disturbed.

@@ -9,8 +9,6 @@ memory, which no gather tile could read.
 from .cpu import jit
 from .emit import TILE, emitted, transposed
 
-__all__ = ["SIDE", "copy_block", "pack", "transpose", "turn"]
-
 SIDE = 16  # elements of a tile that `turn` turns over
 
 

@@ -15,11 +15,6 @@ from llvmlite import ir
 from .cpu import jit
 from .emit import INT, TILE, emitted
 
-__all__ = [
-    "LANES", "NO_WINDOWS", "Windows", "each_tap", "each_window", "max_images", "max_row", "max_windows", "run_from",
-    "taps_inside", "under_channels",
-]  # fmt: skip
-
 LANES = 16  # two or four registers where vectors are shorter
 
 

@@ -16,12 +16,6 @@ from .packing import copy_block, pack
 from .pooling import NO_WINDOWS, max_images
 from .vector import channel_tile, dot_tile, low_tile, narrow_tile, wide_tile
 
-__all__ = [
-    "ALIGNMENT", "CHANNELS", "DOT", "DOT_COLUMNS", "DOT_ROWS", "GATHER", "LOW_ROWS", "NOTHING", "ROWS", "SHARED_WORK",
-    "VECTOR_BYTES", "Border", "Job", "Plan", "aligned", "cut", "flat", "in_pieces", "make_plan", "memory", "pieces",
-    "runner", "scratch_bytes",
-]  # fmt: skip
-
 # ---- plans -------------------------------------------------------------------------------------------------------
 
 ROWS, LOW_ROWS, DOT_ROWS, DOT_COLUMNS = TILE.rows, TILE.low_rows, TILE.dot_rows, TILE.dot_columns

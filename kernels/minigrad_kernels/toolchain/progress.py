@@ -5,24 +5,11 @@ import sys
 import time
 from contextlib import contextmanager, suppress
 
-__all__ = ["compiling", "listen", "name_of", "no_collection"]
-
 PATIENCE = 1.0  # seconds of compilation before anything is said
 WIDTH = 79
 
-_listeners: list = []
 _count = 0
 _seconds = 0.0
-
-
-@contextmanager
-def listen(listener):
-    """Within this block call listener(name, seconds) for each kernel that has been compiled, and print no line."""
-    _listeners.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.remove(listener)
 
 
 def name_of(function):
@@ -35,19 +22,16 @@ def compiling(function):
     """The function is compiled within this block."""
     global _count, _seconds
     _count += 1
-    name, start = name_of(function), time.perf_counter()
-    shown = _seconds > PATIENCE and not _listeners and sys.stderr and not sys.stderr.closed and sys.stderr.isatty()
+    start = time.perf_counter()
+    shown = _seconds > PATIENCE and sys.stderr and not sys.stderr.closed and sys.stderr.isatty()
     if shown:
-        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name}"[:WIDTH].ljust(WIDTH))
+        _write("\r" + f"compiling kernels for this machine, once: {_count}, {name_of(function)}"[:WIDTH].ljust(WIDTH))
     try:
         yield
     finally:
-        seconds = time.perf_counter() - start
-        _seconds += seconds
+        _seconds += time.perf_counter() - start
         if shown:
             _write("\r" + " " * WIDTH + "\r")
-        for listener in _listeners:
-            listener(name, seconds)
 
 
 @contextmanager

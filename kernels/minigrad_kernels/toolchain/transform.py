@@ -37,9 +37,6 @@ Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 
 from llvmlite import ir
 
 from ..toolchain.emit import INT, emitted
-from ..toolchain.packing import transpose
-
-__all__ = ["gather_filter", "gather_output", "spread_filter", "spread_gradient", "spread_input", "transpose"]
 
 FREQUENCIES, SIDE, TAPS = 6, 4, 3  # along one axis: pixels that a tile is made from, its own, and taps
 

@@ -24,8 +24,6 @@ from typing import NamedTuple
 
 from .emit import TILE, emitted
 
-__all__ = ["channel_tile", "dot_tile", "low_tile", "narrow_tile", "wide_tile"]
-
 
 class _Rows(NamedTuple):
     """Byte addresses of a tile's rows in A and C, and where its sums start."""

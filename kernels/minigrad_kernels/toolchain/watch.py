@@ -17,8 +17,6 @@ import functools
 
 from .modes import Mode
 
-__all__ = ["launched", "part", "watched", "watchers", "watching"]
-
 _watchers = Mode("watchers", ())
 watchers = _watchers.get  # the functions that are told, the newest last
 

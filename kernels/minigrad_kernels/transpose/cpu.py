@@ -5,7 +5,6 @@ from ..toolchain import flat, jit, share, shared
 from ..toolchain.packing import SIDE, turn
 
 ROWS = 256  # of x that a thread takes at once
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
 
 
 @jit
@@ -34,4 +33,4 @@ def transpose_bands(team, x, out):
 
 
 def transpose(x, out):
-    (transpose_bands.alone if x.size < SMALL else transpose_bands)(x, out)
+    transpose_bands.over(x.size, x, out)

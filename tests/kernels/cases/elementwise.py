@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from minigrad_kernels.elementwise.cpu import DRAWN, SMALL
+from minigrad_kernels.elementwise.cpu import DRAWN
 from minigrad_kernels.layout import CHANNELS_LAST
+from minigrad_kernels.toolchain.cpu import SMALL
 
 from . import KernelCase, Output
 

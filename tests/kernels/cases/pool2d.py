@@ -34,30 +34,29 @@ def some_positions(x_shape, geometry, out):
 
 
 def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
-    """max_forward, max_select, max_input_grad, and the last with a ReLU, with and without the gradient of the bias."""
+    """max_forward and max_input_grad, and the latter with a ReLU, with and without the gradient of the bias."""
     params = dict(kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
     geometry, image = tuple(params.values()), CHANNELS_LAST
     out = output_shape("max_pool2d", x, *geometry, ceil_mode)
     draw = some_positions(x, geometry, out)
     windows = -(-kernel_size[0] * dilation[0] // stride[0]) * -(-kernel_size[1] * dilation[1] // stride[1])
 
-    def case(function, shapes, outputs, kinds=(), nan=(0,), **settings):
-        settings |= dict(kinds=kinds, layouts=(image,) * len(shapes), nan=nan if x[0] else ())
+    def case(function, shapes, outputs, nan=(0,), **settings):
+        settings |= dict(layouts=(image,) * len(shapes), nan=nan if x[0] else ())
         return KernelCase("pool2d", function, shapes, params, outputs, **settings)
 
-    def rectified(outputs, absent):
-        settings = dict(relative=True, workspace=lambda inputs, params, dtype: workspace(inputs[0]), absent=absent)
-        kinds, settings = ("float", "float", draw), settings | dict(terms=windows + TERMS, **size)
-        return case("max_relu_input_grad", (out,) * 3, outputs, kinds, (0, 1), **settings)
+    def grad(g_out, outputs, **settings):
+        settings |= dict(kinds=("float", "float", draw), workspace=lambda inputs, *_: workspace(inputs[0]))
+        settings |= dict(reference_params={"x_size": x[2:]}, absent=(None,) * (2 - len(outputs)))
+        return case("max_input_grad", (out, g_out, out), outputs, (0, 1) if g_out else (0,), **settings)
 
     results = Output(out, image), Output(out, image, str(position_type(kernel_size)))
-    dx, size = Output(x, image), dict(reference_params={"x_size": x[2:]})
+    dx, rectified = Output(x, image), dict(relative=True, terms=windows + TERMS)
     return [
         case("max_forward", (x,), results, reference_params={"out_size": out[2:]}),
-        case("max_select", (x, out), results[:1], ("float", draw)),
-        case("max_input_grad", (out, out), (dx,), ("float", draw), terms=windows, **size),
-        rectified((dx,), (None,)),
-        rectified((dx, Output(x[1:2])), ()),
+        grad(None, (dx,), terms=windows),
+        grad(out, (dx,), **rectified),
+        grad(out, (dx, Output(x[1:2])), **rectified),
     ]
 
 

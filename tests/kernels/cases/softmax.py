@@ -20,11 +20,15 @@ def case(function, shapes, outputs, terms, **settings):
     return KernelCase("softmax", function, shapes, outputs=outputs, terms=terms, **settings)
 
 
-def row(function, shape):
-    """softmax, log_softmax, or the gradient of either, of g and of the result."""
+def row(function, shape, logs=False):
+    """softmax, or its gradient, of g and of the result."""
     arrays = 2 if function.endswith("grad") else 1
     nan = tuple(range(arrays)) if np.prod(shape) else ()
-    return case(function, (shape,) * arrays, (shape,), shape[1] + 8, nan=nan)
+    return case(function, (shape,) * arrays, (shape,), shape[1] + 8, nan=nan, params=dict(logs=logs))
+
+
+def rows(shape):
+    return [row(function, shape, logs) for function in ("softmax", "softmax_grad") for logs in (False, True)]
 
 
 def targets(classes):
@@ -68,7 +72,7 @@ def cross_entropy_total(shape, mean, label=None):
 
 
 CASES = [
-    *(row(name, shape) for name in ("softmax", "log_softmax", "softmax_grad", "log_softmax_grad") for shape in SHAPES),
+    *(found for shape in SHAPES for found in rows(shape)),
     *(cross_entropy(shape) for shape in SHAPES),
     *(cross_entropy_grad(shape, total) for shape in SHAPES for total in (False, True)),
     *(cross_entropy_total(shape, mean) for shape in TOTALS for mean in (True, False) if shape[0] > 1 or not mean),

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from minigrad_kernels.toolchain.cuda import cp_async, cuda, f32, global_address, i32, kernel, u32, unroll
-from minigrad_kernels.toolchain.cuda import shared_address as address_of
+from minigrad_kernels.toolchain.cuda import cuda, f32, i32, kernel, u32, unroll
 
 SHIFT = 0
 TABLE = np.arange(3)
@@ -42,14 +41,6 @@ def power(count):
         out[0] = value
 
     return power
-
-
-@kernel("f32* x, f32* out", threads=32)
-def too_old(x, out):
-    """Asynchronous copies came with sm_80."""
-    tile = cuda.shared.array(4, f32)
-    cp_async(address_of(tile, 0), global_address(x, 0), u32(16))
-    out[0] = tile[0]
 
 
 # ---- what the report must find -----------------------------------------------------------------------------------

@@ -100,8 +100,7 @@ def to_registers(matrices, fragment, kind):
     elements = matrices[:, *map(np.array, places)].reshape(-1, count)
     if kind == "f16":
         return elements.astype(np.float16).view(np.uint32)
-    words = elements.astype(np.float32).view(np.uint32)
-    return (words >> 16).astype(np.uint16).view(np.uint32) if kind == "bf16" else words
+    return elements.astype(np.float32).view(np.uint32)
 
 
 def product(kind, a, b, c):
@@ -120,32 +119,9 @@ def product(kind, a, b, c):
     return result
 
 
-@pytest.mark.parametrize("kind", ["f16", "bf16", "tf32"])
+@pytest.mark.parametrize("kind", ["f16", "tf32"])
 def test_mma(kind):
     """Small whole numbers at random, so that no element meets a partner of another."""
     m, n, k = 16, 8, LAYOUTS[32 if kind == "tf32" else 16][0]
     a, b, c = (generator.integers(-8, 9, (3, *size)).astype(float) for size in ((m, k), (k, n), (m, n)))
     assert np.array_equal(product(kind, a, b, c), to_registers(a @ b + c, ACCUMULATOR, "f32"))
-    if kind == "tf32":  # which drops the lower 13 bits of its operands
-        a, b = (generator.integers(-8, 9, (1, *size)).astype(np.float32) for size in ((m, k), (k, n)))
-        noisy = [(x.view(np.uint32) | np.uint32(0x1FFF) * (x != 0)).view(np.float32) for x in (a, b)]
-        assert np.array_equal(*(product(kind, *pair, np.zeros((1, m, n))) for pair in ((a, b), noisy)))
-
-
-@pytest.mark.parametrize("count, transposed", [(1, False), (2, True), (4, False), (4, True)])
-def test_ldmatrix(count, transposed):
-    """Thread 8m + r gives the address of row r of matrix m; lane l gets elements 2 * (l % 4) and the next of row l / 4,
-    with .trans of column l / 4.
-    """
-    rows = generator.integers(0, 2**16, (THREADS, 8), dtype=np.uint16)
-    names = ", ".join(f"%r{i}" for i in range(count))
-    body = f"""
-    mov.u32 %r20, tile; shl.b32 %r21, %r50, 4; add.u32 %r21, %r21, %r20;
-    ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd30];
-    st.shared.v4.u32 [%r21], {{%r10, %r11, %r12, %r13}}; bar.sync 0;
-    ldmatrix.sync.aligned.m8n8.x{count}{".trans" * transposed}.shared.b16 {{{names}}}, [%r21];
-    """ + "".join(f"st.global.u32 [%rd31+{4 * i}], %r{i};" for i in range(count))
-    run(body, rows, result := np.zeros((THREADS, 2 * count), np.uint16))
-    matrices = rows.reshape(2, 4, 8, 8)[:, :count]
-    wanted = (matrices.swapaxes(2, 3) if transposed else matrices).reshape(2, count, 32, 2)
-    np.testing.assert_array_equal(result.reshape(2, 32, count, 2), wanted.swapaxes(1, 2))

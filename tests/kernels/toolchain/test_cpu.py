@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 import tomllib
-from itertools import product
 from pathlib import Path
 
 import numba
@@ -16,7 +15,7 @@ import pytest
 import minigrad_kernels
 from minigrad_kernels import elementwise
 from minigrad_kernels.errors import KindError, ShapeError, StateError
-from minigrad_kernels.toolchain import alias, backend, cache, cpu, jit, progress, set_threads, share, shared
+from minigrad_kernels.toolchain import alias, backend, cache, cpu, progress, set_threads, shared
 from tests.kernels.kernel_runs import on_threads
 
 PACKAGE = Path(minigrad_kernels.__file__).parent
@@ -179,19 +178,6 @@ def count_shares(team, seen, shares):
     shares[team[0]] = team[1]
 
 
-@jit
-def bounds(count, number, shares):
-    run = share(count, (number, shares))
-    return run.start, run.stop
-
-
-def test_shares_give_each_index_once_and_in_order():
-    for count, shares in product((0, 1, 2, 7, 64), (1, 2, 3, 5, 9)):
-        runs = [bounds(count, number, shares) for number in range(shares)]
-        assert [k for run in runs for k in range(*run)] == list(range(count))
-        assert max(stop - start for start, stop in runs) <= -(-count // shares)
-
-
 def test_each_share_runs_once_whatever_the_threads():
     """By the same compiled code, which holds no reference to its arguments; other code of Numba's keeps its threads."""
     before = numba.get_num_threads()
@@ -204,8 +190,8 @@ def test_each_share_runs_once_whatever_the_threads():
                 np.testing.assert_array_equal(found, shares * seen)
     stats, references = str(count_shares.entry.stats), sys.getrefcount(seen)
     with on_threads(2):
-        for run, want in ((count_shares, 2), (count_shares.alone, 1)):
-            run(seen, found)
+        for size, want in ((cpu.SMALL, 2), (cpu.SMALL - 1, 1)):
+            count_shares.over(size, seen, found)
             assert found.tolist() == [want, 2, 8, 8, 8, 8, 8, 8]
         elementwise.relu(np.ones(100_000), np.ones(100_000))
     assert str(count_shares.entry.stats) == stats and sys.getrefcount(seen) == references
@@ -240,19 +226,17 @@ def test_what_a_container_and_others_leave(tmp_path, monkeypatch):
 
 def test_a_terminal_shows_what_is_compiled(monkeypatch):
     """Nothing of what takes no time, and nothing where there is no terminal."""
-    for terminal, seconds, words in (
-        (True, 2.0, "compiling kernels for this machine, once: "),
-        (True, 0, ""),
-        (False, 2.0, ""),
-    ):
+    for terminal, seconds in ((True, 2.0), (True, 0), (False, 2.0)):
         stream = io.StringIO()
         stream.isatty = lambda: terminal  # noqa: B023
         monkeypatch.setattr(progress, "_seconds", seconds)
         monkeypatch.setattr(progress.sys, "stderr", stream)
-        with progress.compiling(bounds.function):
+        with progress.compiling(count_shares.function):
             pass
-        line, erased = stream.getvalue().split("\r")[1:3] if words else (stream.getvalue(), "")
-        assert line.startswith(words) and erased == " " * len(line)
+        text = stream.getvalue()
+        shown = text.startswith("\rcompiling kernels for this machine, once: ") and text.endswith(" \r")
+        assert shown == (terminal and seconds > 0)
+    assert text == ""
 
 
 def test_alias_is_the_same_memory_and_backend_knows_arrays():

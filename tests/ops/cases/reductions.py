@@ -128,7 +128,7 @@ def _softmax(name):
         name,
         *(sample(real(2, 3, 4), dim) for dim in (1, -1)),
         *(sample(real(), 0), sample(real(2, 0, 3), 2), sample(classes(5, 3, 4), 1, dtype="float64")),
-        refusal(TypeError, f"{name}: x has type int64", classes(3, 2, 3), 1),
+        refusal(TypeError, f"{name}: input has elements int64", classes(3, 2, 3), 1),
     )
 
 

@@ -17,8 +17,6 @@ from ...errors import StateError
 from ..cache import load_file, save_file, user_cache
 from . import compiler
 
-__all__ = ["load_code", "load_ptx", "pack", "save_code", "save_ptx"]
-
 ARCHIVE = "minigrad_kernels/ptx.zip"  # in a wheel
 SHIPPED = Path(__file__).parents[3] / ARCHIVE
 

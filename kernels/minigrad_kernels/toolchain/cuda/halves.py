@@ -42,8 +42,6 @@ from .intrinsics import (
 )
 from .kernel import kernel
 
-__all__ = ["BF16", "F16", "HALVES", "SINGLE", "Half"]
-
 
 class Half(NamedTuple):
     """An element type of kernels; the functions are for kernels."""

@@ -33,8 +33,6 @@ from .intrinsics import SIMULATOR, cuda
 from .keys import key_of
 from .memory import View
 
-__all__ = ["ARCHITECTURES", "KERNELS", "SPECIFIC", "Kernel", "all_kernels", "each_float", "kernel"]
-
 # Turing, Ampere (data centre, others), Ada, Hopper, Blackwell (data centre, others)
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 SPECIFIC = ("sm_90a",)  # with instructions that no other architecture has, newer ones neither

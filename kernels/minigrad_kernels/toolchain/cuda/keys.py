@@ -14,8 +14,6 @@ from pathlib import Path
 from ...errors import KindError
 from . import intrinsics
 
-__all__ = ["key_of"]
-
 COMPILER = [str(Path(__file__).with_name(name)) for name in ("intrinsics.py", "compiler.py")]
 
 

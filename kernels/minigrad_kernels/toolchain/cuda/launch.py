@@ -8,19 +8,16 @@ and stream, so a launch costs the host a few microseconds.
 import ctypes
 import struct
 import threading
-from collections import deque
 
 import numpy as np
-from cupy import asarray as upload
-from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_stream, get_elapsed_time, runtime
+from cupy import asarray as upload  # noqa: F401 (for memory.py)
+from cupy.cuda import Device, Event, driver, get_current_stream, get_elapsed_time, runtime
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
 from ..modes import capturing
 from .compiler import NoCompilerError
 from .kernel import SPECIFIC
-
-__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "upload", "write"]
 
 SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
     "f16": "e6x", "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x",
@@ -30,31 +27,14 @@ MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 
 
-class _Letter:
-    """Pinned memory for a few numbers on their way to a device; `sent` ends when they are there."""
-
-    def __init__(self, nbytes):
-        self.memory, self.sent = alloc_pinned_memory(nbytes), Event(disable_timing=True)
-        self.numbers = np.frombuffer(self.memory, np.uint8, nbytes)
-
-
-_letters: dict[tuple, deque] = {}  # by device and bytes, the one sent last stands last
-_writing = threading.Lock()
-
-
 def write(target, values):
     """Send NumPy's numbers into a dense array of the current device, in the order of the current stream.
 
-    Nothing waits for it, and `values` may change at once: they go by way of pinned memory that is this call's alone.
+    Nothing waits for it, and `values` may change at once: what has 64 KB or less the driver takes along with the call.
+    Source  NVIDIA, "CUDA C++ Programming Guide", Asynchronous Concurrent Execution
     """
-    stream, values = get_current_stream(), np.ascontiguousarray(values)
-    with _writing:
-        letters = _letters.setdefault((target.data.device_id, values.nbytes), deque())
-        letter = letters.popleft() if letters and letters[0].sent.done else _Letter(values.nbytes)
-        letter.numbers[...] = values.reshape(-1).view(np.uint8)
-        target.data.copy_from_host_async(letter.numbers.ctypes.data, values.nbytes, stream)
-        letter.sent.record(stream)
-        letters.append(letter)
+    values = np.ascontiguousarray(values)
+    target.data.copy_from_host_async(values.ctypes.data, values.nbytes, get_current_stream())
 
 
 def current_device(name):

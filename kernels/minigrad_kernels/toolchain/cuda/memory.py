@@ -8,8 +8,6 @@ import numpy as np
 from ...errors import ShapeError
 from ..modes import capturing
 
-__all__ = ["VECTOR", "View", "address", "aligned", "choose", "kept", "on_host", "upload", "write"]
-
 VECTOR = 16  # bytes that one thread can load at once, from an address that is a multiple of them
 KEPT = 256  # tables on devices
 _kept: "OrderedDict[tuple, object]" = OrderedDict()  # by device and content, the last one used stands last

@@ -11,8 +11,6 @@ from pathlib import Path
 from ...errors import StateError
 from .compiler import INSTALL
 
-__all__ = ["bytes_moved", "code", "inner_loop", "loops", "problems"]
-
 INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)(.*)")
 LABEL = re.compile(r"^\s*(\.L_x_\d+):")
 BRANCH = re.compile(r"`\((\.L_x_\d+)\)")

@@ -7,8 +7,6 @@ from llvmlite import ir
 
 from .intrinsics import LLVM, LONG, f32, intrinsic, types, u64
 
-__all__ = ["make_wgmma"]
-
 
 def make_wgmma(columns):
     """An intrinsic (sums, a, b): adds the product of 64 rows, 16 steps of k and so many columns, of type bf16.
