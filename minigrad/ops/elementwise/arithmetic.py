@@ -114,7 +114,7 @@ def remainder(input, other):
 remainder.grads(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
 
 
-@casting("float32")
+@casting("float32", "pow", "square")
 @primitive
 def pow(input, exponent):
     """Elementwise power.
@@ -130,22 +130,7 @@ def pow(input, exponent):
         return elementwise("mul", input, input if exponent == 2 else 1.0)  # far cheaper than a logarithm
     if cheap and exponent in (0.5, -0.5):
         return (sqrt if exponent > 0 else rsqrt).forward(input)  # at -0 and -inf too what PyTorch gives
-    if cheap and input.itemsize > 2 and exponent and -LARGEST <= exponent <= LARGEST and exponent % 1 == 0:
-        return _whole_power(input, int(exponent))
     return elementwise("pow", input, exponent)
-
-
-LARGEST = 8  # of the exponents for which products are used: they round once for each
-
-
-def _whole_power(x, exponent):
-    """x to a whole power by repeated squaring: where x < 0, NumPy's power takes up to a hundred times as long."""
-    out = x
-    for bit in f"{exponent:b}".lstrip("-")[1:]:
-        out = elementwise("mul", out, out, out=None if out is x else out)
-        if bit == "1":
-            out = elementwise("mul", out, x, out=out)
-    return out if exponent > 0 else elementwise("div", 1.0, out, out=None if out is x else out)
 
 
 def _dinput_of_pow(g, input, exponent):
@@ -185,7 +170,6 @@ def neg(input):
 neg.grads(input=lambda g: -g)
 
 
-@casting("float32")
 def square(input):
     """Elementwise square.
 
