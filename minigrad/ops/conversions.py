@@ -90,6 +90,21 @@ def wide(input):
 # ---- how ops are stated ----------------------------------------------------------------------------------------------
 
 
+def ufunc(**rules):
+    """A decorator: the primitive that the ufunc of this name computes, with these gradient rules.
+
+    The function below it gives the signature and the docstring.
+    """
+
+    def made(stated):
+        forward = functools.wraps(stated)(lambda *values: devices.elementwise(stated.__name__, *values))
+        found = primitive(forward)
+        found.grads(**rules)
+        return found
+
+    return made
+
+
 def no_slope(g):
     """The gradient of a result that does not change with its argument: zeros, without history."""
     return Tensor.made(devices.zeros(g.shape, g.dtype, like=g.array))

@@ -1,7 +1,6 @@
 """Modes as with blocks and decorators: of one thread and one task; one object serves any number of blocks."""
 
 import asyncio
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -42,24 +41,11 @@ def test_a_block_serves_again_inside_itself_and_in_several_threads(block, told, 
         assert told() == inside
         return depth and recursive(depth - 1)
 
-    def other():
-        seen.append(told())
+    with ThreadPoolExecutor(1) as pool:
+        assert recursive(3) == 0 and told() == before
         with one:
-            seen.append(told())
-            entered.set()
-            left.wait(60)
-            seen.append(told())
-
-    seen, entered, left = [], threading.Event(), threading.Event()
-    assert recursive(3) == 0 and told() == before
-    with one:
-        thread = threading.Thread(target=other)
-        thread.start()
-        assert entered.wait(60)
-    assert told() == before
-    left.set()
-    thread.join(60)
-    assert seen == [before, inside, inside]
+            assert pool.submit(told).result() == before and pool.submit(recursive, 1).result() == 0
+        assert pool.submit(told).result() == told() == before
 
 
 def modes_of_now():

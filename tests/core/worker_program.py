@@ -5,7 +5,6 @@ threads. Work is shared however little it is, or the small samples of the tables
 hangs is ended by the time limit of who started this.
 """
 
-import multiprocessing
 import os
 import sys
 import threading
@@ -14,10 +13,8 @@ from hashlib import sha256
 import numba
 import numpy as np
 
-import minigrad
 from minigrad import amp, data, nn, optim
 from minigrad.device.random import Generator, drawing_from
-from minigrad.nn import functional as F
 from minigrad.train import fit
 from minigrad_kernels.conv2d import winograd_plan
 from minigrad_kernels.toolchain import cpu, product, set_threads, threads
@@ -45,11 +42,6 @@ def trained(seed=1, kind=optim.Adam, **options):
         fit(model, batches(), kind(model.parameters(), lr=0.01), 1, **options)
     found = b"".join(np.array(tensor.detach()).tobytes() for tensor in model.state_dict().values())
     return sha256(found).hexdigest()
-
-
-def drawn(_=0):
-    """What the default generator gives next: numbers of initialisers, and a mask of dropout."""
-    return minigrad.randn(3).tolist() + F.dropout(minigrad.ones(64), 0.5).tolist()
 
 
 def in_child(function):
@@ -138,30 +130,8 @@ def threads_and_forks():
     if hasattr(os, "fork"):
         assert in_child(lambda: trained() == alone[1] and threads() == 1)
         assert in_child(lambda: in_child(lambda: trained() == alone[1]))
-        assert trained() == alone[1] and threads() == 2
-
-
-def worker_processes():
-    """Pools of workers, of every way to start them, after this process has computed: results and random numbers.
-
-    A forked worker draws on from its parent's numbers, a spawned one from seed 0, batches from their own.
-    """
-    ways = multiprocessing.get_all_start_methods()
-    alone = [trained(seed) for seed in range(WORKERS)]
-    minigrad.manual_seed(7)
-    drawn()
-    first, found = minigrad.default_generator.get_state(), {}
-    for way in ways:
-        with multiprocessing.get_context(way).Pool(1) as pool:
-            found[way] = pool.apply_async(drawn).get(100)
-            assert pool.map_async(trained, range(WORKERS)).get(100) == alone, way
-    assert minigrad.default_generator.get_state() == first
-    continued = drawn()
-    minigrad.manual_seed(0)
-    fresh = drawn()
-    assert continued != fresh and found == {way: continued if way == "fork" else fresh for way in ways}
-    if "fork" in ways:
         forked_with_an_open_loader(alone[1])
+        assert trained() == alone[1] and threads() == 2
 
 
 def forked_with_an_open_loader(alone):

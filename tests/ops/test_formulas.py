@@ -18,12 +18,8 @@ SIGNATURES = {name: inspect.signature(getattr(ops, name)) for name in ops.__all_
 
 
 def words_of(name, names):
-    """What docstrings call D, and dim, p and others where they are no such arguments."""
+    """What docstrings call dim, p and others where they are no such arguments."""
     x = names["x"]
-    if name == "layer_norm":
-        return {"D": tuple(range(-len(np.atleast_1d(names["normalized_shape"])), 0))}
-    if name == "batch_norm":
-        return {"D": (0, *range(2, x.ndim))}
     if name in ("var", "std"):
         unbiased, correction = names["unbiased"], names["correction"]
         return {"correction": correction if correction is not None else 1 if unbiased is None else int(unbiased)}
@@ -43,8 +39,6 @@ def bound(name, arguments):
             names[key] = np.ones(first.shape) if value is None else np.asarray(value, float)
         if value is None and key == "bias":
             names[key] = 0.0
-        elif value is not None and name == "batch_norm" and key in ("weight", "bias"):
-            names[key] = value.reshape(-1, *[1] * (first.ndim - 2))
     names["x"] = first
     return names | words_of(name, names)
 
@@ -99,8 +93,8 @@ def tried(op, sample):
 
 
 CHECKED = {  # ops by what of their docstrings holds on a sample
-    "value": {"mul", "softmax", "var", "mse_loss", "gelu", "layer_norm", "cosine_similarity", "logsumexp"},
-    "gradient": {"mul", "softmax", "std", "huber_loss", "gelu", "batch_norm", "norm", "matmul", "linear", "kl_div"},
+    "value": {"mul", "softmax", "var", "mse_loss", "gelu", "cosine_similarity", "logsumexp"},
+    "gradient": {"mul", "softmax", "std", "huber_loss", "gelu", "norm", "matmul", "linear", "kl_div"},
 }
 
 

@@ -17,7 +17,7 @@ from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
 from ..autocast import casting
-from ..conversions import no_slope, precise, to, widened
+from ..conversions import no_slope, precise, to, ufunc, widened
 from .choices import eq, isnan, le, logical_and, logical_or, where
 
 __all__ = ["abs", "add", "cos", "div", "erf", "exp", "expm1", "isclose", "log", "log10", "log1p", "log2", "mul", "neg"]
@@ -26,7 +26,7 @@ __all__ += ["pow", "reciprocal", "remainder", "rsqrt", "sigmoid", "sign", "sin",
 # ---- of two arguments ------------------------------------------------------------------------------------------------
 
 
-@primitive
+@ufunc(input=lambda g: g, other=lambda g: g)
 def add(input, other):
     """Elementwise sum.
 
@@ -34,13 +34,9 @@ def add(input, other):
     Grads   dinput = g        dother = g
     Shapes  input, other broadcast to out
     """
-    return elementwise("add", input, other)
 
 
-add.grads(input=lambda g: g, other=lambda g: g)
-
-
-@primitive
+@ufunc(input=lambda g: g, other=lambda g: -g)
 def sub(input, other):
     """Elementwise difference.
 
@@ -49,13 +45,9 @@ def sub(input, other):
     Shapes  input, other broadcast to out
     Types   neither bool: see logical_not and logical_xor
     """
-    return elementwise("sub", input, other)
 
 
-sub.grads(input=lambda g: g, other=lambda g: -g)
-
-
-@primitive
+@ufunc(input=precise(lambda g, other: g * other), other=precise(lambda g, input: g * input))
 def mul(input, other):
     """Elementwise product.
 
@@ -63,10 +55,6 @@ def mul(input, other):
     Grads   dinput = g * other        dother = g * input
     Shapes  input, other broadcast to out
     """
-    return elementwise("mul", input, other)
-
-
-mul.grads(input=precise(lambda g, other: g * other), other=precise(lambda g, input: g * input))
 
 
 @primitive(fixed=("rounding_mode",))
@@ -98,7 +86,7 @@ div.grads(
 )
 
 
-@primitive
+@ufunc(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
 def remainder(input, other):
     """What an elementwise division rounded down leaves; it has the sign of other.
 
@@ -108,10 +96,6 @@ def remainder(input, other):
     Types   not both bool
     Errors  ValueError for an integer divided by 0
     """
-    return elementwise("remainder", input, other)
-
-
-remainder.grads(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
 
 
 @casting("float32", "pow", "square")
@@ -155,7 +139,7 @@ pow.grads(input=precise(_dinput_of_pow), exponent=precise(_dexponent_of_pow))
 # ---- of one argument -------------------------------------------------------------------------------------------------
 
 
-@primitive
+@ufunc(input=lambda g: -g)
 def neg(input):
     """Elementwise negation.
 
@@ -164,10 +148,6 @@ def neg(input):
     Shapes  out as input
     Types   not bool: see logical_not
     """
-    return elementwise("neg", input)
-
-
-neg.grads(input=lambda g: -g)
 
 
 def square(input):
@@ -181,7 +161,7 @@ def square(input):
 
 
 @casting("float32")
-@primitive
+@ufunc(input=lambda g, out: g * out)
 def exp(input):
     """Elementwise exponential.
 
@@ -189,14 +169,10 @@ def exp(input):
     Grads   dx = g * out
     Shapes  out as input
     """
-    return elementwise("exp", input)
-
-
-exp.grads(input=lambda g, out: g * out)
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, out: g * (out + 1)))
 def expm1(input):
     """Elementwise exponential minus 1, exact near 0.
 
@@ -204,14 +180,10 @@ def expm1(input):
     Grads   dx = g * (out + 1)
     Shapes  out as input
     """
-    return elementwise("expm1", input)
-
-
-expm1.grads(input=precise(lambda g, out: g * (out + 1)))
 
 
 @casting("float32")
-@primitive
+@ufunc(input=lambda g, input: g / input)
 def log(input):
     """Elementwise natural logarithm; -inf at 0, NaN below.
 
@@ -219,14 +191,10 @@ def log(input):
     Grads   dx = g / x
     Shapes  out as input
     """
-    return elementwise("log", input)
-
-
-log.grads(input=lambda g, input: g / input)
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, input: g / (input * math.log(10))))
 def log10(input):
     """Elementwise logarithm to the base 10; -inf at 0, NaN below.
 
@@ -234,14 +202,10 @@ def log10(input):
     Grads   dx = g / (x * ln(10))
     Shapes  out as input
     """
-    return elementwise("log10", input)
-
-
-log10.grads(input=precise(lambda g, input: g / (input * math.log(10))))
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, input: g / (input * math.log(2))))
 def log2(input):
     """Elementwise logarithm to the base 2; -inf at 0, NaN below.
 
@@ -249,14 +213,10 @@ def log2(input):
     Grads   dx = g / (x * ln(2))
     Shapes  out as input
     """
-    return elementwise("log2", input)
-
-
-log2.grads(input=precise(lambda g, input: g / (input * math.log(2))))
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, input: g / (input + 1)))
 def log1p(input):
     """Elementwise natural logarithm of 1 + x, exact near 0.
 
@@ -264,13 +224,9 @@ def log1p(input):
     Grads   dx = g / (x + 1)
     Shapes  out as input
     """
-    return elementwise("log1p", input)
 
 
-log1p.grads(input=precise(lambda g, input: g / (input + 1)))
-
-
-@primitive
+@ufunc(input=lambda g, out: g / (2 * out))
 def sqrt(input):
     """Elementwise square root; NaN below 0.
 
@@ -278,10 +234,6 @@ def sqrt(input):
     Grads   dx = g / (2 * out)
     Shapes  out as input
     """
-    return elementwise("sqrt", input)
-
-
-sqrt.grads(input=lambda g, out: g / (2 * out))
 
 
 @casting("float32")
@@ -316,7 +268,7 @@ def reciprocal(input):
 reciprocal.grads(input=precise(lambda g, out: -g * (out * out)))
 
 
-@primitive
+@ufunc(input=precise(lambda g, input: g * cos(input)))
 def sin(input):
     """Elementwise sine of angles in radians; NaN at +-inf.
 
@@ -324,13 +276,9 @@ def sin(input):
     Grads   dx = g * cos(x)
     Shapes  out as input
     """
-    return elementwise("sin", input)
 
 
-sin.grads(input=precise(lambda g, input: g * cos(input)))
-
-
-@primitive
+@ufunc(input=precise(lambda g, input: g * -sin(input)))
 def cos(input):
     """Elementwise cosine of angles in radians; NaN at +-inf.
 
@@ -338,13 +286,9 @@ def cos(input):
     Grads   dx = -g * sin(x)
     Shapes  out as input
     """
-    return elementwise("cos", input)
 
 
-cos.grads(input=precise(lambda g, input: g * -sin(input)))
-
-
-@primitive
+@ufunc(input=precise(lambda g, out: g * (1 - out * out)))
 def tanh(input):
     """Elementwise hyperbolic tangent.
 
@@ -352,10 +296,6 @@ def tanh(input):
     Grads   dx = g * (1 - out^2)
     Shapes  out as input
     """
-    return elementwise("tanh", input)
-
-
-tanh.grads(input=precise(lambda g, out: g * (1 - out * out)))
 
 
 @primitive
@@ -391,7 +331,7 @@ def erf(input):
 erf.grads(input=precise(lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input)))))
 
 
-@primitive
+@ufunc(input=lambda g, input: g * sign(input))
 def abs(input):
     """Elementwise absolute value.
 
@@ -400,10 +340,6 @@ def abs(input):
     Shapes  out as input
     Types   not bool
     """
-    return elementwise("abs", input)
-
-
-abs.grads(input=lambda g, input: g * sign(input))
 
 
 @primitive
