@@ -45,11 +45,6 @@ def _reduced(op, losses, reduction, weights=None):
     raise ShapeError(f"{op}: reduction is {reduction!r}, wanted 'mean', 'sum' or 'none'")
 
 
-def _check_tensors(op, **values):
-    for name, value in values.items():
-        tensor_of(op, name, value)
-
-
 def _weighted(op, name, weight, losses):
     """losses * weight; None is 1."""
     if weight is None:
@@ -64,7 +59,7 @@ def _weighted(op, name, weight, losses):
 
 def _of_difference(op, losses, input, target, reduction):
     """Losses of input - target, with a warning where shapes broadcast: (N, 1) and (N,) make (N, N)."""
-    _check_tensors(op, input=input, target=target)
+    tensor_of(op, "input", input), tensor_of(op, "target", target)
     if not device.is_floating(input.dtype) and not device.is_floating(target.dtype):
         raise KindError(f"{op}: input has elements {input.dtype}, target {target.dtype}; wanted floating ones")
     if input.shape != target.shape:
@@ -378,9 +373,9 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     Types   floating ones, which promote
     Source  Bishop 2006, appendix C
     """
-    _check_tensors("cosine_similarity", x1=x1, x2=x2)
-    shape = device.broadcast_shapes("cosine_similarity", x1, x2)
-    dtype = device.result_dtype(x1.array, x2.array, op="cosine_similarity")
+    op = "cosine_similarity"
+    shape = device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
+    dtype = device.result_dtype(x1.array, x2.array, op=op)
     x1, x2 = (expand(typed(x, dtype), shape) for x in (x1, x2))
     x1, x2 = (x / sqrt(clamp(sum(square(x), dim, True), eps * eps)) for x in (x1, x2))
     return sum(x1 * x2, dim)
@@ -395,8 +390,8 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     Shapes  x1 and x2 broadcast; the last dimension disappears unless keepdim
     Types   floating ones, which promote, and integers
     """
-    _check_tensors("pairwise_distance", x1=x1, x2=x2)
-    return norm(x1 - x2 + eps, p, -1, keepdim)
+    difference = tensor_of("pairwise_distance", "x1", x1) - tensor_of("pairwise_distance", "x2", x2)
+    return norm(difference + eps, p, -1, keepdim)
 
 
 @composed
@@ -410,7 +405,8 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     Shapes  (..., D) three times, which broadcast -> scalar, or (...) if reduction is 'none'
     Source  Balntas and others 2016, "Learning local feature descriptors with triplets and shallow CNNs"
     """
-    _check_tensors("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    for name, value in (("anchor", anchor), ("positive", positive), ("negative", negative)):
+        tensor_of("triplet_margin_loss", name, value)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = minimum(far, pairwise_distance(positive, negative, p, eps))

@@ -392,19 +392,12 @@ def min(input, dim=None, keepdim=False, *, other=None):
 
 
 def _max_or_min(op, elementwise, input, dim, keepdim, other):
-    tensor_of(op, "input", input)
-    if isinstance(dim, Tensor) and other is None:  # max(x, y)
-        dim, other = None, dim
-    if other is not None and dim is not None:
-        raise KindError(f"{op}: dim is {dim!r} and other is given, wanted one of them")
-    if flag_of(op, "keepdim", keepdim) and dim is None:
-        raise KindError(f"{op}: keepdim is {keepdim}, which wants a dim")
-    if other is not None:
-        return elementwise(input, tensor_of(op, "other", other))
+    keepdim, ndim = flag_of(op, "keepdim", keepdim), tensor_of(op, "input", input).ndim
+    if other is not None or isinstance(dim, Tensor):  # max(x, y)
+        return elementwise(input, tensor_of(op, "other", dim if other is None else other))
     if dim is None:
-        axes = tuple(range(input.ndim))
-        _nonempty(op, input, axes)
-        return _extreme(input, axes, False, op, True)
+        _nonempty(op, input, range(ndim))
+        return _extreme(input, tuple(range(ndim)), keepdim, op, True)
     return _first_extreme(op, input, axis_of(op, dim, input.ndim), keepdim)
 
 
