@@ -202,7 +202,8 @@ class Tensor(Methods):
             with device.place_of(self.array).active():
                 return self.array.__dlpack__(**options)
         except BufferError as error:
-            hint = "NumPy hands over no bfloat16; call .float()" if self.dtype.name == "bfloat16" else error
+            half = self.dtype.name == "bfloat16"
+            hint = "NumPy hands over no bfloat16; call .float()" if half else f"{error}; call .clone() first"
             raise ExchangeError(f"dlpack: {hint}") from error
 
     def __dlpack_device__(self):

@@ -1,7 +1,6 @@
 """Ops at the edges of their domains: types, overflow, NaN, long sums, what is far from 0."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
@@ -32,12 +31,10 @@ def test_numbers_that_a_type_cannot_hold():
         with pytest.raises(error, match=message):
             call()
     big = Tensor(np.full(2, 3e38, np.float32))
-    with warnings.catch_warnings():  # overflow makes none
-        warnings.simplefilter("error")
-        device.accumulate(big.array.copy(), big.array)
-        minigrad.full(2, 1e300), Tensor([1e300]), Tensor(np.array([np.nan]), dtype="int64")
-        big + np.array(1e300), ops.where(big > 0, big, 1e300), ops.exp(big) - ops.exp(big)
-        ops.sum(big), ops.var(big), ops.logsumexp(big, 0), big.to("float16").amax(0)
+    device.accumulate(big.array.copy(), big.array)  # overflow makes no warning, which would be an error here
+    minigrad.full(2, 1e300), Tensor([1e300]), Tensor(np.array([np.nan]), dtype="int64")
+    big + np.array(1e300), ops.where(big > 0, big, 1e300), ops.exp(big) - ops.exp(big)
+    ops.sum(big), ops.var(big), ops.logsumexp(big, 0), big.to("float16").amax(0)
 
 
 def test_to_gives_the_tensor_itself_or_a_copy():
