@@ -23,7 +23,6 @@ from .core.tape import grad
 from .core.tensor import Tensor
 from .device import default_generator, empty_cache, manual_seed, memory_statistics
 from .device.arrays import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, long, uint8
-from .exchange import from_dlpack
 from .export import export_onnx
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
 from .ops import *
@@ -62,7 +61,6 @@ __all__ = [
     "empty_cache",
     "enable_grad",
     "export_onnx",
-    "from_dlpack",
     "float16",
     "float32",
     "float64",

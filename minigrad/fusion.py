@@ -19,8 +19,8 @@ in the modes of the moment when it was asked for. Its arguments have not changed
 engine is about to write is computed first (before_write), and none waits longer than the outermost Module is called. An
 interceptor that wants each op by itself, as anomaly mode, switches this off.
 
-waits(primitive, shape) says that the result of a primitive may wait, and extends(primitive, earlier)(rule) what it
-makes of one that waits.
+waits(primitive, shape) says that the result of a primitive may wait, and extends(primitive, earlier, fused) which
+primitive it makes with one that waits.
 
 Source  Jacob et al. 2018, "Quantization and training of neural networks for efficient integer-arithmetic-only
         inference", section 3.2 (folding)
@@ -49,18 +49,22 @@ def waits(primitive, shape):
     SHAPES[primitive] = shape
 
 
-def extends(primitive, earlier):
-    """State what a primitive makes of an argument that waits for the primitive `earlier`: a decorator.
+def extends(primitive, earlier, fused=None):
+    """State what a primitive makes of an argument that waits for the primitive `earlier`.
 
-    The function is called with the arguments of `earlier` and the other arguments of `primitive`, and returns the
-    primitive for both with its arguments, or None.
+    fused   the primitive for both: it takes the arguments of `earlier`, then the others of `primitive` but those that
+            are fixed. Without it this is a decorator of a function that is called with the arguments of `earlier` and
+            the other arguments of `primitive`, and returns the primitive for both with its arguments, or None
     """
 
     def state(rule):
         EXTENSIONS.setdefault(primitive, {})[earlier] = rule
         return rule
 
-    return state
+    if fused is None:
+        return state
+    places = [i for i, name in enumerate(primitive.names[1:]) if name not in primitive.fixed]
+    return state(lambda values, *others: (fused, (*values, *[others[i] for i in places])))
 
 
 class Call(NamedTuple):

@@ -26,11 +26,10 @@ class GradcheckError(StateError):
     """A gradient that differs from the finite difference."""
 
 
-def _listed(op, inputs):
-    """A Tensor, or Tensors and other arguments, as a list."""
-    if not isinstance(inputs, Tensor | list | tuple):
-        raise KindError(f"{op}: inputs is a {type(inputs).__name__}, wanted a Tensor or a list of arguments")
-    return [inputs] if isinstance(inputs, Tensor) else list(inputs)
+def _listed(inputs):
+    """A Tensor, or Tensors and other arguments, as a list; and the numbers of those that require gradients."""
+    inputs = [inputs] if isinstance(inputs, Tensor) else list(inputs)
+    return inputs, [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
 
 
 def _outputs(function, inputs):
@@ -83,8 +82,7 @@ def gradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2, se
     Errors  GradcheckError, a RuntimeError, with both numbers; TypeError for inputs that are not float64; RuntimeError
             if no input requires a gradient, or if the function returns something else than Tensors or no floating one
     """
-    inputs, random = _listed("gradcheck", inputs), np.random.default_rng(seed)
-    checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
+    (inputs, checked), random = _listed(inputs), np.random.default_rng(seed)
     if not checked:
         raise StateError("gradcheck: none of the inputs requires a gradient")
     for i in checked:
@@ -109,8 +107,7 @@ def gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-3, directions=2
 
     Errors  as gradcheck
     """
-    inputs, random = _listed("gradgradcheck", inputs), np.random.default_rng(seed)
-    checked = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
+    (inputs, checked), random = _listed(inputs), np.random.default_rng(seed)
     with no_grad():
         cotangents = _cotangents(_outputs(function, inputs), random, requires_grad=True)
 

@@ -8,18 +8,16 @@ Source  Chen and others 2016, "Training deep nets with sublinear memory cost"; i
         torch.utils.checkpoint.checkpoint
 """
 
-import contextlib
 import contextvars
 import weakref
 
 from minigrad_kernels.errors import KindError, StateError
 
 from . import fusion
-from .core.interceptors import Interceptor, proceed
+from .core.interceptors import Interceptor, interceptors, proceed
 from .core.modes import repeating
 from .core.tensor import Leaf, Target, Tensor
 from .device import random
-from .ops.autocast import rounding_anew
 
 __all__ = ["recompute"]
 
@@ -33,12 +31,14 @@ def recompute(function, *inputs, **options):
     The function runs again in the modes of now (autocast, no_grad, deterministic, ...) and with the random numbers of
     now; running statistics of batch norm take part of a batch once. Values and gradients are those without recompute,
     bit for bit, but where a Module fuses an operation inside with one outside. Gradients reach the inputs and all else
-    that the function uses; they may be differentiated, and calls nest.
+    that the function uses; they may be differentiated. A call within another one is like the function itself.
     Errors  TypeError if function cannot be called; RuntimeError in backward if it does something else than before, or
             inputs or parameters were changed since
     """
     if not callable(function):
         raise KindError(f"recompute: function is a {type(function).__name__}, wanted one that can be called")
+    if any(isinstance(one, _Part) for one in interceptors()):  # within another, which keeps nothing anyway
+        return function(*inputs, **options)
     part = _Part(function, inputs, options)
     result, nodes = part.run()
     part.forget(nodes)
@@ -61,16 +61,11 @@ def _moved(value, first):
 
 
 class _Forgotten(dict):
-    """What a node has instead of the values that it keeps; restore() gives it those of operation `index` of a part."""
+    """What a node has instead of the values that it keeps."""
 
-    __slots__ = ("index", "part")
-
-    def __init__(self, part, index):
+    def __init__(self, part):
         super().__init__()
-        self.part, self.index = part, index
-
-    def restore(self):
-        self.part.restore()
+        self.restore = part.restore
 
 
 class _Part(Interceptor):
@@ -79,14 +74,11 @@ class _Part(Interceptor):
     def __init__(self, function, inputs, options):
         self.function, self.inputs, self.options = function, inputs, options
         self.context, self.source = contextvars.copy_context(), random.generator().twin()
-        self.names, self.waiting = [], []  # of each operation, and weak references to the nodes that want what it keeps
+        self.names, self.waiting = [], []  # of each operation, and a weak reference to its node
 
     def run(self):
         """(the result of the function, the nodes of its operations)."""
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(fusion.apart())
-            stack.enter_context(rounding_anew())  # both runs round parameters themselves, none from before
-            stack.enter_context(self)
+        with fusion.apart(), self:
             self.nodes = []
             result = self.function(*self.inputs, **self.options)
         nodes, self.nodes = self.nodes, []
@@ -101,13 +93,13 @@ class _Part(Interceptor):
     def forget(self, nodes):
         """Let go of what the nodes keep; what the function will read again must stay as it is until then."""
         given = [("an input", tensor.version) for tensor in _tensors([self.inputs, self.options])]
-        for index, node in enumerate(nodes):
+        for node in nodes:
             held = [(edge.name, edge.target.node.tensor) for edge in node.edges if isinstance(edge.target.node, Leaf)]
             leaves = [(name, leaf.version) for name, leaf in held if leaf is not None]
             node.versions += [(name, version, version[0]) for name, version in leaves + given]
             self.names.append(node.primitive.name)
-            self.waiting.append([weakref.ref(node)])
-            node.kept = _Forgotten(self, index)
+            self.waiting.append(weakref.ref(node))
+            node.kept = _Forgotten(self)
 
     def restore(self):
         """Run the function again, as it ran before, and give the nodes what they keep."""
@@ -119,19 +111,10 @@ class _Part(Interceptor):
                 f"recompute: {name} applied {' '.join(names) or 'nothing'} in backward, before it was "
                 f"{' '.join(self.names)}; wanted a function that does the same again"
             )
-        first = {twin: node for twin, waiting in zip(nodes, self.waiting, strict=True) if (node := waiting[0]())}
-        for waiting, twin in zip(self.waiting, nodes, strict=True):
-            for reference in waiting:
-                node = reference()
-                if node is None or type(node.kept) is not _Forgotten or node.kept.part is not self:
-                    continue  # dead, freed, or restored
-                if type(twin.kept) is _Forgotten:  # of a part within this one
-                    within = twin.kept.part
-                    within.waiting[twin.kept.index].insert(0, reference)
-                    within.inputs = _moved(within.inputs, first)
-                    node.kept = twin.kept
-                else:
-                    node.kept = {name: _moved(value, first) for name, value in twin.kept.items()}
+        first = {twin: node for twin, waiting in zip(nodes, self.waiting, strict=True) if (node := waiting())}
+        for twin, node in first.items():
+            if type(node.kept) is _Forgotten:  # neither freed nor restored
+                node.kept = {name: _moved(value, first) for name, value in twin.kept.items()}
                 node.versions = twin.versions
 
     def _again(self):

@@ -1,27 +1,4 @@
-"""The sheet of formulas: what the docstrings of ops, losses, layers' functions and optimisers state, by family.
-
-An entry is a public op, an optimiser, a schedule, or another function of training that states its Math. The heads are
-Math, Grads, Shapes, Types, Errors and Source; what an op does not restate is that of the head of its file.
-"""
-
-import difflib
-import inspect
-import re
-import sys
-import textwrap
-from dataclasses import dataclass
-
-from minigrad_kernels.errors import ShapeError
-
-from . import ops, optim
-from .optim import lr_scheduler
-
-__all__ = ["HEADS", "SHARED", "Entry", "entries", "entry", "families", "page", "sections"]
-
-HEADS = ("Math", "Grads", "Shapes", "Types", "Errors", "Source")
-SHARED = ("Types", "Errors", "Source")  # these may stand in the head of a file for all its ops
-UNBROKEN = {"break_long_words": False, "break_on_hyphens": False}
-PREAMBLE = """# The math sheet
+"""The math sheet.
 
 Every op, optimiser and schedule: formula, gradients, shapes, types, errors, source. Written from the docstrings by
 `minigrad math --page`; `minigrad math conv2d` prints one entry.
@@ -34,11 +11,30 @@ the shape of its argument: where the argument was repeated by broadcasting, the 
 repetitions. A weight that is None is all ones, a bias that is None is 0, and losses are those of `reduction="mean"`.
 Formulas with indices or words say the same where no short expression does. The tests evaluate the formulas and compare
 them with the engine in float64.
+
+An entry is a public op, an optimiser, a schedule, or another function of training that states its Math. What an op does
+not restate is that of the head of its file.
 """
 
+import difflib
+import inspect
+import re
+import sys
+import textwrap
+from typing import NamedTuple
 
-@dataclass(frozen=True)
-class Entry:
+from minigrad_kernels.errors import ShapeError
+
+from . import ops, optim
+from .optim import lr_scheduler
+
+__all__ = ["HEADS", "SHARED", "Entry", "entries", "entry", "families", "page", "sections"]
+
+HEADS = ("Math", "Grads", "Shapes", "Types", "Errors", "Source")
+SHARED = ("Types", "Errors", "Source")  # these may stand in the head of a file for all its ops
+
+
+class Entry(NamedTuple):
     """One line of the sheet: a function or class that states its mathematics."""
 
     name: str
@@ -60,20 +56,15 @@ class Entry:
         return f"{self.name}{inspect.signature(self.value)}"
 
     @property
-    def own(self):
-        """{head: text} of the docstring."""
-        return sections(self.text)
-
-    @property
     def shared(self):
         """{head: text} of the head of the file, for what the docstring does not restate."""
-        stated = sections(inspect.getdoc(self.module))
-        return {head: stated[head] for head in SHARED if head in stated and head not in self.own}
+        own, stated = sections(self.text), sections(inspect.getdoc(self.module))
+        return {head: stated[head] for head in SHARED if head in stated and head not in own}
 
     def __str__(self):
-        lines = [self.signature, f"{self.module.__name__}", "", self.text]
         shared = [f"{head:<8}{text}".replace("\n", "\n        ") for head, text in self.shared.items()]
-        return "\n".join([*lines, *(["", "From the head of the file:", *shared] if shared else [])])
+        head = ["", "From the head of the file:", *shared] if shared else []
+        return "\n".join([self.signature, self.module.__name__, "", self.text, *head])
 
 
 def sections(text):
@@ -82,23 +73,15 @@ def sections(text):
     return {head: inspect.cleandoc(body) for head, body in found}
 
 
-def _module(value):
-    return sys.modules[inspect.unwrap(value).__module__]
-
-
 def entries():
-    """{name: Entry}, in the order of the families."""
+    """{name: Entry}: ops before optimisers, files by their names, names by the alphabet."""
     named = {name: getattr(ops, name) for name in ops.__all__}
     for package in (optim, lr_scheduler):
         values = {name: getattr(package, name) for name in package.__all__ if name not in named}
         named |= {name: value for name, value in values.items() if "Math" in sections(inspect.getdoc(value))}
-    found = [Entry(name, value, _module(value)) for name, value in named.items()]
-    return {entry.name: entry for entry in sorted(found, key=_place)}
-
-
-def _place(entry):
-    """Ops before optimisers, files by their names, names by the alphabet."""
-    return not entry.module.__name__.startswith("minigrad.ops"), entry.module.__name__, entry.name.lower()
+    found = [Entry(name, value, sys.modules[inspect.unwrap(value).__module__]) for name, value in named.items()]
+    place = lambda one: (one.name not in ops.__all__, one.module.__name__, one.name.lower())
+    return {one.name: one for one in sorted(found, key=place)}
 
 
 def families():
@@ -111,21 +94,17 @@ def families():
 
 def entry(name):
     """The Entry of this name, in upper or lower case; ValueError with the nearest names where there is none."""
-    known = entries()
-    if name not in known:
-        lower = {one.lower(): one for one in known}
-        if name.lower() in lower:
-            return known[lower[name.lower()]]
-        near = [lower[one] for one in difflib.get_close_matches(name.lower(), lower, n=4, cutoff=0.5)]
-        near += [one for one in known if name.lower() in one.lower() and one not in near][:4]
-        hint = f"; near it are {', '.join(near)}" if near else "; minigrad math lists all"
-        raise ShapeError(f"math: no formula is called {name!r}{hint}")
-    return known[name]
+    known = {one.name.lower(): one for one in entries().values()}
+    if name.lower() not in known:
+        near = difflib.get_close_matches(name.lower(), known, n=4, cutoff=0.5)
+        hint = f"near it are {', '.join(known[one].name for one in near)}" if near else "minigrad math lists all"
+        raise ShapeError(f"math: no formula is called {name!r}; {hint}")
+    return known[name.lower()]
 
 
 def page():
-    """The whole sheet as Markdown."""
-    parts = [PREAMBLE]
+    """The whole sheet as Markdown, with the head of this file first."""
+    parts = [f"# {inspect.cleandoc(__doc__)}\n".replace(".\n", "\n", 1)]
     for title, members in families().items():
         parts.append(f"## {title}\n")
         shared = {}
@@ -136,11 +115,9 @@ def page():
         for one in members:
             body = inspect.cleandoc(one.text.partition("\n")[2])
             source = one.module.__name__.replace(".", "/")
-            parts.append(f"### {one.name}\n\n{one.summary} [`{source}`](../../{source}{_ending(one.module)})\n")
-            call = textwrap.fill(one.signature, 100, subsequent_indent="    ", **UNBROKEN)
+            source += "/__init__.py" if hasattr(one.module, "__path__") else ".py"
+            parts.append(f"### {one.name}\n\n{one.summary} [`{source}`](../../{source})\n")
+            wrapped = {"break_long_words": False, "break_on_hyphens": False}
+            call = textwrap.fill(one.signature, 100, subsequent_indent="    ", **wrapped)
             parts.append(f"```text\n{call}\n\n{body}\n```\n")
     return "\n".join(parts)
-
-
-def _ending(module):
-    return "/__init__.py" if hasattr(module, "__path__") else ".py"

@@ -140,7 +140,7 @@ def primitives():
 INNER = set("average_over cast leaky_relu_grad move pick product put relu_grad".split())  # for other ops
 SETTINGS = """
     axes axis ceil_mode columns correction delta diagonal dilation dim dims dtype eps geometry groups
-    ignore_index input_shape keepdim key mean momentum name nan_wins order p padding parts place reverse rows
+    ignore_index input_shape keepdim key momentum name nan_wins order p padding parts place reduction reverse rows
     shape shifts stride value weight_shape widths windows
 """.split()  # scalars are known by their names
 

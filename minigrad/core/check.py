@@ -20,20 +20,15 @@ LIMIT = 1 << 63  # integers of 64 bits are from -LIMIT up to LIMIT, which is not
 
 def integer_of(op, name, value, least=-LIMIT):
     """The value, a Python or NumPy integer that is not below the least, as a Python integer."""
-    if type(value) is int and least <= value < LIMIT:  # as nearly always
-        return value
-    return _converted(op, name, value, least)
-
-
-def _converted(op, name, value, least):
-    try:
-        integer = operator.index(None if isinstance(value, bool) else value)
-    except TypeError:
-        raise KindError(f"{op}: {name} is {value!r}, wanted an integer") from None
-    if not least <= integer < LIMIT:
-        wanted = f"at least {least}" if -LIMIT <= integer < least else "an integer of 64 bits"
-        raise ShapeError(f"{op}: {name} is {integer}, wanted {wanted}")
-    return integer
+    if type(value) is not int:
+        try:
+            value = operator.index(None if isinstance(value, bool) else value)
+        except TypeError:
+            raise KindError(f"{op}: {name} is {value!r}, wanted an integer") from None
+    if not least <= value < LIMIT:
+        wanted = f"at least {least}" if -LIMIT <= value < least else "an integer of 64 bits"
+        raise ShapeError(f"{op}: {name} is {value}, wanted {wanted}")
+    return value
 
 
 def integers_of(op, name, values):
@@ -87,11 +82,7 @@ def source_of(op, generator):
 
 def float_of(op, name, value):
     """The value, a number, as a Python float."""
-    value = number_of(op, name, value)
-    try:
-        return float(value)
-    except OverflowError as error:
-        raise ShapeError(f"{op}: {name} is {value}, wanted a number of 64 bits") from error
+    return float(number_of(op, name, value))
 
 
 def floats_of(op, name, value):
@@ -105,8 +96,6 @@ def floats_of(op, name, value):
 
 def flag_of(op, name, value):
     """The value, True or False."""
-    if value is True or value is False:
-        return value
     if not isinstance(value, bool | np.bool_) and not (isinstance(value, Integral) and value in (0, 1)):
         raise KindError(f"{op}: {name} is {value!r}, wanted True or False")
     return bool(value)
@@ -125,9 +114,8 @@ def each(op, name, value, count, least):
     if len(values) != count:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer or {count} of them")
     if type(values) is tuple and all([type(one) is int and one >= least for one in values]):  # as nearly always
-        return values
-    checked = tuple([integer_of(op, name, one, least) for one in values])
-    return values if checked == values else checked  # the very same: kernels find their plan by it
+        return values  # the very same: kernels find their plan by it
+    return tuple([integer_of(op, name, one, least) for one in values])
 
 
 @functools.lru_cache(typed=True)  # 1 == 1.0 == True
@@ -155,8 +143,6 @@ def one_of(layer, name, value, choices):
 
 def axis_of(op, dim, ndim):
     """A dimension counted from the front; negative ones count from the back."""
-    if type(dim) is int and -ndim <= dim < ndim:  # as nearly always
-        return dim % ndim
     dim, count = integer_of(op, "dim", dim), max(ndim, 1)  # a scalar takes 0 and -1
     if not -count <= dim < count:
         raise SubscriptError(f"{op}: dim is {dim}, wanted {-count} to {count - 1} for {ndim} dimensions")

@@ -10,7 +10,7 @@ import math
 import numpy as np
 from ml_dtypes import finfo
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError
 
 from .. import device as devices
 from .check import float_of, integer_of, number_of, shape_of, source_of
@@ -27,6 +27,7 @@ __all__ = [
     "eye",
     "full",
     "full_like",
+    "from_dlpack",
     "from_numpy",
     "linspace",
     "multinomial",
@@ -43,6 +44,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+CUDA = 2  # DLPack's number for it, kDLCUDA
 
 
 def _made(array, device, requires_grad):
@@ -66,6 +69,28 @@ def from_numpy(ndarray):
     if not isinstance(ndarray, np.ndarray):
         raise KindError(f"from_numpy: got a {type(ndarray).__name__}, wanted a NumPy array")
     return Tensor(ndarray)
+
+
+def from_dlpack(source):
+    """A Tensor on the memory of an array of another library (DLPack), without a copy: what one writes the other sees.
+
+    The memory lives as long as either. Strides stay as they are, and what is read-only there is read-only here.
+    Errors  TypeError for what is no such array or has elements of a type that is not known here; BufferError, also a
+            RuntimeError, if the library does not share it, as PyTorch where it requires a gradient
+    Source  "Python Specification for DLPack"
+    """
+    kind = type(source).__name__
+    try:
+        on_gpu = source.__dlpack_device__()[0] == CUDA
+        array = (devices.place("cuda").module if on_gpu else np).from_dlpack(source)
+    except StateError:
+        raise
+    except BufferError as error:
+        raise ExchangeError(f"from_dlpack: the {kind} does not share its memory: {error}") from error
+    except (AttributeError, TypeError, RuntimeError) as error:  # the last of an element type that NumPy has not
+        wanted = "an array of a library with DLPack, of elements that NumPy has"
+        raise KindError(f"from_dlpack: source is a {kind}, wanted {wanted} ({error})") from error
+    return Tensor(array)
 
 
 # ---- one value -------------------------------------------------------------------------------------------------------
@@ -105,10 +130,9 @@ def empty(*shape, dtype=None, device="cpu", requires_grad=False):
 @devices.naming("eye")
 def eye(n, m=None, dtype=None, device="cpu", requires_grad=False):
     """Ones on the diagonal of n rows and m columns (n where m is None), zeros beside it."""
-    rows, columns = shape_of("eye", "n, m", (n, n if m is None else m))
-    array = devices.zeros((rows, columns), _floating(dtype))
-    array[range(min(array.shape)), range(min(array.shape))] = 1
-    return _made(array, device, requires_grad)
+    shape = shape_of("eye", "n, m", (n, n if m is None else m))
+    devices.check_room(shape, "float64")
+    return _made(devices.cast(np.eye(*shape), _floating(dtype)), device, requires_grad)
 
 
 # ---- the shape of another --------------------------------------------------------------------------------------------
@@ -185,8 +209,7 @@ def randint(low, high=None, size=None, dtype="int64", device="cpu", requires_gra
         raise ShapeError(f"randint: low is {low} and high {high}, wanted low < high")
     source, shape = source_of("randint", generator), shape_of("randint", "size", (size,))
     devices.check_room(shape, "int64")
-    values = source.integers(low, high, shape)
-    return _made(devices.cast(values, dtype), device, requires_grad)
+    return _made(devices.cast(source.integers(low, high, shape), dtype), device, requires_grad)
 
 
 @devices.naming("randperm")
@@ -195,8 +218,7 @@ def randperm(n, dtype="int64", device="cpu", requires_grad=False, generator=None
     (count,) = shape_of("randperm", "n", (n,), 1)
     source = source_of("randperm", generator)
     devices.check_room((count,), "int64")
-    values = source.permutation(count)
-    return _made(devices.cast(values, dtype), device, requires_grad)
+    return _made(devices.cast(source.permutation(count), dtype), device, requires_grad)
 
 
 def normal(mean=0.0, std=1.0, size=None, *, dtype=None, device=None, requires_grad=False, generator=None):
@@ -222,16 +244,10 @@ def multinomial(input, num_samples, replacement=False, *, generator=None):
     rows = weights.reshape(-1, weights.shape[-1]) if weights.ndim in (1, 2) else weights
     if rows.ndim != 2 or not (np.isfinite(rows) & (rows >= 0)).all() or not (rows > 0).any(axis=1).all():
         raise ShapeError("multinomial: wanted rows of finite weights of at least 0, not all 0, in 1 or 2 dimensions")
+    if not replacement and (most := int((rows > 0).sum(axis=1).min())) < count:
+        raise ShapeError(f"multinomial: num_samples is {count}, but a row has {most} weights above 0")
     source = source_of("multinomial", generator)
-    if replacement:
-        ends = rows.cumsum(axis=1)
-        drawn = source.random((len(rows), count)) * ends[:, -1:]
-        found = np.stack([np.searchsorted(*row, side="right") for row in zip(ends, drawn, strict=True)])
-    else:  # each index comes after a time with an exponential distribution; the first ones are taken
-        if (most := int((rows > 0).sum(axis=1).min())) < count:
-            raise ShapeError(f"multinomial: num_samples is {count}, but a row has {most} weights above 0")
-        with np.errstate(divide="ignore"):
-            found = np.argsort(source.standard_exponential(rows.shape) / rows, axis=1)[:, :count]
+    found = np.stack([source.choice(len(row), count, replacement, row / row.sum()) for row in rows])
     return _made(found.reshape(*input.shape[:-1], count), input.device, False)
 
 

@@ -78,7 +78,7 @@ class Node:
 
         incoming    one gradient per output, None where none arrived
         """
-        while self.kept.__class__ is not dict:  # recompute puts a dictionary there that makes the values again
+        if self.kept.__class__ is not dict:  # recompute puts a dictionary there that makes the values again
             self.kept.restore()
         if self.fast and not create_graph and incoming[0] is not None:
             return self._gradients_at_once(incoming, wanted)

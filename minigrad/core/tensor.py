@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError, SubscriptError
+from minigrad_kernels.errors import ExchangeError, KindError, ShapeError, StateError, SubscriptError
 
 from .. import device
 from .check import flag_of, function_of, integer_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
     Methods = object
 
-__all__ = ["Handle", "Leaf", "Tensor", "check_vectors", "floating_of", "history_of", "tensor_of", "tensors_of"]
+__all__ = ["Handle", "Leaf", "Tensor", "check_vectors", "floating_of", "tensor_of", "tensors_of"]
 
 _new = object.__new__
 
@@ -191,6 +191,24 @@ class Tensor(Methods):
         array = self.numpy()
         return np.array(array, dtype, copy=copy)
 
+    def __dlpack__(self, **options):
+        if self.requires_grad:
+            raise ExchangeError("dlpack: self requires a gradient, which the other library would lose; call .detach()")
+        if any(stride < 0 for stride in self.array.strides) and not options.get(
+            "copy"
+        ):  # PyTorch would end the process
+            raise ExchangeError(f"dlpack: self lies backwards (strides {self.array.strides}); call .clone() first")
+        try:
+            with device.place_of(self.array).active():
+                return self.array.__dlpack__(**options)
+        except BufferError as error:
+            half = self.dtype.name == "bfloat16"
+            hint = "NumPy hands over no bfloat16; call .float()" if half else f"{error}; call .clone() first"
+            raise ExchangeError(f"dlpack: {hint}") from error
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
     def __len__(self):
         if not self.shape:
             raise KindError("len: self has no dimensions")
@@ -235,14 +253,9 @@ class Tensor(Methods):
     def __repr__(self):
         text = np.array2string(device.host(self.array), separator=", ", prefix="Tensor(", threshold=200)
         dtype = "" if self.dtype == device.default_dtype else f", dtype={self.dtype}"
-        return f"Tensor({text}{dtype}{history_of(self)})"
-
-
-def history_of(tensor):
-    """How a Tensor came to be, in words that follow others."""
-    if not tensor.is_leaf:
-        return f", made by {tensor.node.primitive.name}"
-    return ", requires_grad=True" if tensor.requires_grad else ""
+        history = "" if self.is_leaf else f", made by {self.node.primitive.name}"
+        history = ", requires_grad=True" if self.is_leaf and self.requires_grad else history
+        return f"Tensor({text}{dtype}{history})"
 
 
 # ---- leaves, and hooks -----------------------------------------------------------------------------------------------

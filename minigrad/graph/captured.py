@@ -11,7 +11,7 @@ from ..anomaly import is_anomaly_enabled
 from ..core.interceptors import interceptors
 from ..core.modes import determinism, recording
 from ..core.tensor import Tensor
-from ..ops.autocast import autocast_dtype, rounding_anew
+from ..ops.autocast import autocast_dtype
 from ..profile import Profile
 from .recorder import Replay, keyed, mapped, recorded
 
@@ -96,8 +96,7 @@ class Captured:
                 result = _without_history(self.function(*args, **kwargs))
             self._keep(key, entry + 1)
             return result
-        with rounding_anew():  # the graph rounds parameters itself, and takes none that were rounded before it
-            entry, result = recorded(self.function, args, kwargs, tensors, place)
+        entry, result = recorded(self.function, args, kwargs, tensors, place)
         self._keep(key, entry)
         return result
 

@@ -1,20 +1,19 @@
 """Attention: each query takes an average of values, weighted by how well their keys fit.
 
-Types   one floating type for all; attn_mask also bool
+Types   one floating type for all; attn_mask floating or bool
 Errors  ValueError if sizes do not fit, TypeError for mixed or other types
 Source  Vaswani and others 2017, "Attention is all you need", section 3.2
 """
 
 import math
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from .. import device
-from ..core.check import flag_of, float_of, floats_of, number_of
-from ..core.tensor import Tensor, tensor_of
-from .autocast import casting
+from ..core.check import flag_of, float_of, number_of
+from ..core.tensor import Tensor, floating_of, tensor_of
 from .elementwise import bitwise_not, bitwise_or, eq, masked_fill
-from .matmul import alike, matmul
+from .matmul import matmul
 from .random import dropout
 from .reduce import all
 from .shape import transpose, triu
@@ -26,13 +25,11 @@ OP = "scaled_dot_product_attention"
 
 
 def _check(query, key, value, attn_mask):
-    alike(OP, query=query, key=key, value=value)
-    floats_of(OP, "query", query.array)
-    q, k, v = query.shape, key.shape, value.shape
+    q, k, v = (floating_of(OP, *one).shape for one in (("query", query), ("key", key), ("value", value)))
     if min(len(q), len(k), len(v)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
         raise ShapeError(f"{OP}: query has shape {q}, key {k}, value {v}; wanted (..., L, E), (..., S, E), (..., S, D)")
-    if attn_mask is not None and tensor_of(OP, "attn_mask", attn_mask).dtype not in (bool, query.dtype):
-        raise KindError(f"{OP}: attn_mask has elements {attn_mask.dtype}, wanted bool or {query.dtype}")
+    if attn_mask is not None and tensor_of(OP, "attn_mask", attn_mask).dtype != bool:
+        floating_of(OP, "attn_mask", attn_mask)
 
 
 def _blocked(scores, attn_mask, is_causal):
@@ -67,7 +64,6 @@ def attended(query, key, value, attn_mask, dropout_p, is_causal, scale=None):
     return matmul(weights, value), weights
 
 
-@casting("lower")
 def scaled_dot_product_attention(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None):
     """The averages of values, weighted by the softmax of the products of queries and keys.
 

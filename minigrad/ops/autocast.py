@@ -1,106 +1,68 @@
 """Mixed precision: the element type in which each op computes inside `with minigrad.autocast("bfloat16"):`.
 
-Each op says so where it is defined, by `@casting(policy)`. An op of
+A primitive says so where it is defined, by `@casting(policy)`. One of
 
     lower       has its floating arguments rounded to the type of autocast, and so its result
     float32     has arguments of 16 bits widened to float32: sums and exponentials would overflow or lose digits
-    widest      has its arguments in the widest type among them
 
-and any other op takes what it is given: rectifiers, pooling, views; arithmetic promotes by itself. float64 and integers
-are left as they are. Parameters stay what they are, float32: rounding is an op like any other, so that gradients come
-back through it in float32. What a function calls inside stays as it is, and so does backward: gradients have the types
-of what they are gradients of.
+and any other takes what it is given: rectifiers, pooling, views; arithmetic promotes by itself. float64 and integers
+are left as they are. An op of several steps, as a loss, computes in float32 inside autocast and outside (`composed`).
+Parameters stay what they are, float32: rounding is an op like any other, so that gradients come back through it in
+float32. Backward stays as it is: gradients have the types of what they are gradients of.
 
 Source  Micikevicius and others 2018, "Mixed precision training", section 3; the lists of torch.autocast for CUDA
 """
 
 import contextlib
 import functools
-import threading
-from typing import NamedTuple
-
-import numpy as np
 
 from minigrad_kernels.errors import KindError
 
 from .. import device
 from ..core.check import flag_of
 from ..core.interceptors import Interceptor, interceptors, ordered, proceed, stack
-from ..core.modes import recording
-from ..core.primitive import Primitive
 from ..core.tensor import Tensor
-from .conversions import cast, typed
+from .conversions import cast, typed, wide
 
-__all__ = ["POLICIES", "autocast", "autocast_dtype", "casting", "region", "rounding_anew", "table"]
+__all__ = ["autocast", "autocast_dtype", "casting", "composed", "table"]
 
-POLICIES: dict = {}  # {op: policy}, in the order in which ops are defined
+POLICIES: dict = {}  # {primitive: its policy}
+NAMES: dict = {"lower": [], "float32": []}  # {policy: public ops}
 LOWER_TYPES = ("float16", "bfloat16")
-SINGLE = np.dtype("float32")
 
 
 class Region(Interceptor):
-    """Where autocast is on: its type, and parameters already rounded, {key: Kept}, until the outermost region ends."""
+    """Where autocast is on, and its type."""
 
     level, forward_only = 2, True
 
-    def __init__(self, dtype, kept):
-        self.dtype, self.kept = dtype, kept
+    def __init__(self, dtype):
+        self.dtype = dtype
 
     def apply(self, primitive, values, below):
-        """A primitive with a policy of its own takes its arguments converted."""
+        """A primitive with a policy takes its Tensors converted."""
         if policy := POLICIES.get(primitive):
-            convert = _converter(self, policy, values)
-            values = tuple([_converted(convert, value) for value in values])
+            convert = wide if policy == "float32" else self.lowered
+            values = tuple([convert(value) if _is_floating(value) else value for value in values])
         return proceed(below, primitive, values)
 
-    def call(self, op, policy, args, kwargs):
-        """A function with its arguments converted; inside it, autocast is off."""
-        if policy != "float32" or kwargs.get("dtype") is None:  # a type that is asked for is the user's business
-            convert = _converter(self, policy, [*args, *kwargs.values()])
-            args = [_converted(convert, value) for value in args]
-            kwargs = {name: _converted(convert, value) for name, value in kwargs.items()}
-        token = stack.variable.set(tuple([one for one in interceptors() if one is not self]))
-        try:
-            return op(*args, **kwargs)
-        finally:
-            stack.variable.reset(token)
+    def lowered(self, value):
+        return value if value.dtype == self.dtype or value.dtype.itemsize == 8 else cast(value, self.dtype)
 
 
-def region():
-    """The Region that is open; None outside of any."""
-    for one in interceptors():
-        if type(one) is Region:
-            return one
-    return None
-
-
-def _enter(dtype, kept):
-    """Have a Region of this type, and no other, until stack.leave(); None for none."""
-    others = [one for one in interceptors() if type(one) is not Region]
-    stack.enter(ordered(others if dtype is None else [*others, Region(dtype, kept)]))
-
-
-class Kept(NamedTuple):
-    """A parameter and its rounded values, which hold as long as nobody has written to it or changed its array."""
-
-    parameter: Tensor
-    array: object
-    number: int  # of the version
-    rounded: Tensor
-
-    def holds(self):
-        return self.parameter._data is self.array and self.parameter.version[0] == self.number
+def _is_floating(value):
+    return isinstance(value, Tensor) and device.is_floating(value.dtype)
 
 
 class autocast(contextlib.ContextDecorator):
     """Inside, convolutions and matrix products compute in 16 bits, and what needs them in float32.
 
     A with block or a decorator; blocks nest, one in itself too, and enabled=False switches off inside. It is for the
-    forward pass and the loss: backward computes in the types of the forward pass, inside a block or outside. Each
-    parameter is rounded once in a block, as long as nobody writes to it. float16 overflows above 65504 and loses
-    gradients below 6e-8, so it wants amp.GradScaler; bfloat16 has float32's range and does without.
+    forward pass and the loss: backward computes in the types of the forward pass, inside a block or outside. float16
+    overflows above 65504 and loses gradients below 6e-8, so it wants amp.GradScaler; bfloat16 has float32's range and
+    does without.
 
-    device_type may be left out; programs written for PyTorch name "cuda" or "cpu" first
+    device_type may be left out; programs written for PyTorch name "cuda" or "cpu" first. cache_enabled changes nothing
     dtype       "float16", "bfloat16", or the type itself; by default float16 for "cuda", bfloat16 for "cpu"
     Errors  TypeError for another type
     """
@@ -110,111 +72,65 @@ class autocast(contextlib.ContextDecorator):
             dtype = dtype or ("bfloat16" if device_type == "cpu" else "float16")
         else:
             dtype = device_type if dtype is None else dtype
-        enabled = flag_of("autocast", "enabled", enabled)
-        found = dtype if not isinstance(dtype, str) or dtype in LOWER_TYPES else None
-        found = None if found is None else device.element_type(found)
-        if found is None or found.name not in LOWER_TYPES:
+        if getattr(dtype, "name", dtype) not in LOWER_TYPES:
             raise KindError(f"autocast: dtype is {dtype!r}, wanted 'float16' or 'bfloat16'")
-        self.dtype = found if enabled else None
+        self.dtype = device.element_type(dtype) if flag_of("autocast", "enabled", enabled) else None
 
     def __enter__(self):
-        outer = region()
-        _enter(self.dtype, {} if outer is None else outer.kept)
+        others = [one for one in interceptors() if type(one) is not Region]
+        stack.enter(ordered(others if self.dtype is None else [*others, Region(self.dtype)]))
 
     def __exit__(self, *error):
-        inner = region()
-        stack.leave()
-        if inner is not None and region() is None:
-            inner.kept.clear()
-
-
-@contextlib.contextmanager
-def rounding_anew():
-    """Inside, parameters are rounded as if the autocast block that is open, if any is, began here."""
-    _enter(autocast_dtype(), {})
-    try:
-        yield
-    finally:
         stack.leave()
 
 
 def autocast_dtype():
     """The type of the autocast block that is open; None outside of any."""
-    found = region()
-    return None if found is None else found.dtype
-
-
-# ---- arguments -------------------------------------------------------------------------------------------------------
-
-
-def _converter(region, policy, values):
-    """The function that converts a Tensor of floating elements, as the policy says, among these values."""
-    if policy == "lower":
-        return functools.partial(_lowered, region)
-    if policy == "float32":
-        return lambda value: typed(value, SINGLE) if value.dtype.itemsize == 2 else value
-    types = [value.dtype for value in _tensors(values) if device.is_floating(value.dtype)]
-    widest = functools.reduce(device.promote, types) if types else None
-    return lambda value: typed(value, widest)
-
-
-def _lowered(region, value):
-    """A value in the type of the region."""
-    if value.dtype == region.dtype or value.dtype.itemsize == 8:
-        return value
-    return _rounded(value, region) if value._requires_grad and value.is_leaf else cast(value, region.dtype)
-
-
-def _rounded(parameter, region):
-    """A leaf that requires a gradient, rounded once in a region; with and without a graph are two things."""
-    key = threading.get_ident(), id(parameter), recording.get(), region.dtype
-    kept = region.kept.get(key)
-    if kept is None or not kept.holds():
-        rounded = cast(parameter, region.dtype)
-        kept = region.kept[key] = Kept(parameter, parameter._data, parameter.version[0], rounded)
-    return kept.rounded
-
-
-def _tensors(values):
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from _tensors(value)
-
-
-def _converted(convert, value):
-    if isinstance(value, Tensor):
-        return convert(value) if device.is_floating(value.dtype) else value
-    return type(value)(_converted(convert, one) for one in value) if type(value) in (list, tuple) else value
+    return next((one.dtype for one in interceptors() if type(one) is Region), None)
 
 
 # ---- ops -------------------------------------------------------------------------------------------------------------
 
 
-def casting(policy):
-    """A decorator: in which types an op, a primitive or a function of several, computes where autocast is on."""
+def casting(policy, *names):
+    """A decorator: in which types a primitive computes where autocast is on.
 
-    def decorated(op):
-        POLICIES[op] = policy
-        if isinstance(op, Primitive):  # which finds its way through the interceptors by itself
-            return op
+    names   the ops that are made of it, where that is not one of its own name
+    """
 
-        @functools.wraps(op)
-        def run(*args, **kwargs):
-            for tool in interceptors():
-                if type(tool) is Region:
-                    return tool.call(op, policy, args, kwargs)
-            return op(*args, **kwargs)
-
-        return run
+    def decorated(primitive):
+        POLICIES[primitive] = policy
+        NAMES[policy] += names or [primitive.name]
+        return primitive
 
     return decorated
 
 
+def composed(op):
+    """An op of several steps that takes numbers of 16 bits in float32; a decorator.
+
+    Its result is rounded once, to the type of the first floating Tensor given, and so is the gradient of each argument.
+    Inside autocast the result stays float32, and where a dtype is asked for, the steps are in that.
+    """
+
+    @functools.wraps(op)
+    def run(*arguments, **named):
+        for value in (*arguments, *named.values()) if named else arguments:
+            if isinstance(value, Tensor) and value.dtype.itemsize == 2:
+                break
+        else:  # as nearly always
+            return op(*arguments, **named)
+        floats = [value.dtype for value in (*arguments, *named.values()) if _is_floating(value)]
+        if not floats or named.get("dtype") is not None:
+            return op(*arguments, **named)
+        widened = [wide(value) if isinstance(value, Tensor) else value for value in arguments]
+        out = op(*widened, **{k: wide(v) if isinstance(v, Tensor) else v for k, v in named.items()})
+        return out if autocast_dtype() else typed(out, floats[0])
+
+    NAMES["float32"].append(op.__name__)
+    return run
+
+
 def table():
     """{policy: the names of its ops}."""
-    names = {policy: [] for policy in ("lower", "float32", "widest")}
-    for op, policy in POLICIES.items():
-        names[policy].append(getattr(op, "name", op.__name__))
-    return {policy: sorted(found) for policy, found in names.items()}
+    return {policy: sorted(names) for policy, names in NAMES.items()}

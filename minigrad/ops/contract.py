@@ -11,8 +11,7 @@ import math
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.tensor import tensor_of
-from .autocast import casting
-from .matmul import alike, product
+from .matmul import product
 from .reduce import sum
 from .shape import permute, reshape
 
@@ -21,14 +20,13 @@ __all__ = ["bmm", "einsum", "mm"]
 
 def _product(op, ndim, wanted, input, mat2):
     """The product of matrices, or of stacks of them, of ndim dimensions."""
-    alike(op, input=input, mat2=mat2)
+    tensor_of(op, "input", input), tensor_of(op, "mat2", mat2)
     fits = input.shape[:-2] == mat2.shape[:-2] and input.shape[-1:] == mat2.shape[-2:-1]
     if not fits or not input.ndim == ndim == mat2.ndim:
         raise ShapeError(f"{op}: input has shape {input.shape}, mat2 has shape {mat2.shape}; wanted {wanted}")
     return product(input, mat2)
 
 
-@casting("lower")
 def mm(input, mat2):
     """The product of two matrices.
 
@@ -39,7 +37,6 @@ def mm(input, mat2):
     return _product("mm", 2, "(M, K) and (K, N)", input, mat2)
 
 
-@casting("lower")
 def bmm(input, mat2):
     """The products of the matrices of two stacks.
 
@@ -55,7 +52,6 @@ def bmm(input, mat2):
 DOTS = "0123456789"  # the labels of the dimensions that "..." stands for, counted from the last
 
 
-@casting("lower")
 def einsum(equation, *operands):
     """Products of Tensors by Einstein's convention: each dimension has a letter, and what the result lacks is summed.
 
@@ -119,7 +115,6 @@ def _pair(x, x_names, y, y_names, kept, sizes):
         order = [names.index(name) for group in groups for name in group]
         return reshape(permute(x, order), [math.prod([sizes[name] for name in group]) for group in groups])
 
-    alike("einsum", **{"one operand": x, "another": y})
     out = product(matrices(x, x_names, batch, left, summed), matrices(y, y_names, batch, summed, right))
     names = batch + left + right
     return reshape(out, [sizes[name] for name in names]), names

@@ -113,9 +113,11 @@ def _conv2d_relu_max_pool2d_grads(g, out, positions, input, weight, geometry, wi
 # ---- what extends what -----------------------------------------------------------------------------------------------
 
 
-@fusion.extends(relu, conv2d_op)
-def _relu_of_conv2d(values, inplace):
-    return _conv2d_relu, values
+fusion.extends(relu, conv2d_op, _conv2d_relu)
+fusion.extends(relu, _conv2d_add, _conv2d_add_relu)
+fusion.extends(relu, _conv2d_max_pool2d, _conv2d_relu_max_pool2d)
+fusion.extends(max_pool2d_op, conv2d_op, _conv2d_max_pool2d)
+fusion.extends(max_pool2d_op, _conv2d_relu, _conv2d_relu_max_pool2d)
 
 
 @fusion.extends(add, conv2d_op)
@@ -123,26 +125,6 @@ def _add_to_conv2d(values, other):
     input, weight, bias, geometry = values
     fits = isinstance(other, Tensor) and other.dtype == input.dtype and other.shape == output_shape(*values)
     return (_conv2d_add, (input, weight, bias, other, geometry)) if fits else None
-
-
-@fusion.extends(relu, _conv2d_add)
-def _relu_of_conv2d_add(values, inplace):
-    return _conv2d_add_relu, values
-
-
-@fusion.extends(max_pool2d_op, conv2d_op)
-def _max_pool2d_of_conv2d(values, windows, shape):
-    return _conv2d_max_pool2d, (*values, windows, shape)
-
-
-@fusion.extends(max_pool2d_op, _conv2d_relu)
-def _max_pool2d_of_conv2d_relu(values, windows, shape):
-    return _conv2d_relu_max_pool2d, (*values, windows, shape)
-
-
-@fusion.extends(relu, _conv2d_max_pool2d)
-def _relu_of_conv2d_max_pool2d(values, inplace):
-    return _conv2d_relu_max_pool2d, values
 
 
 def fold(input, scale, shift):

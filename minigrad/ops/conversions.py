@@ -90,6 +90,21 @@ def wide(input):
 # ---- how ops are stated ----------------------------------------------------------------------------------------------
 
 
+def ufunc(**rules):
+    """A decorator: the primitive that the ufunc of this name computes, with these gradient rules.
+
+    The function below it gives the signature and the docstring.
+    """
+
+    def made(stated):
+        forward = functools.wraps(stated)(lambda *values: devices.elementwise(stated.__name__, *values))
+        found = primitive(forward)
+        found.grads(**rules)
+        return found
+
+    return made
+
+
 def no_slope(g):
     """The gradient of a result that does not change with its argument: zeros, without history."""
     return Tensor.made(devices.zeros(g.shape, g.dtype, like=g.array))
@@ -135,27 +150,4 @@ def _chained(back, rule):
         return rule(*[named[name] for name in then])
 
     run.__signature__ = inspect.Signature(list({**first, **then}.values()))
-    return run
-
-
-def composed(op):
-    """An op of several steps that takes them in float32 where all floating Tensors given have one type of 16 bits.
-
-    Its result, and the gradient of each argument, are rounded once.
-    """
-
-    @functools.wraps(op)
-    def run(*arguments, **named):
-        for value in (*arguments, *named.values()) if named else arguments:
-            if isinstance(value, Tensor) and value.dtype.itemsize == 2:
-                break
-        else:  # as nearly always
-            return op(*arguments, **named)
-        given = [value for value in (*arguments, *named.values()) if isinstance(value, Tensor)]
-        types = {value.dtype for value in given if devices.is_floating(value.dtype)}
-        if len(types) != 1 or not devices.is_half(*types):
-            return op(*arguments, **named)
-        widened = [wide(value) if isinstance(value, Tensor) else value for value in arguments]
-        return to(op(*widened, **{k: wide(v) if isinstance(v, Tensor) else v for k, v in named.items()}), *types)
-
     return run

@@ -194,9 +194,7 @@ def uniform(op, input, a, b, generator):
 
 def normal(op, input, mean, std, generator):
     """Write numbers drawn from the normal distribution; returns input."""
-    mean, std = float_of(op, "mean", mean), float_of(op, "std", std)
-    if not std >= 0:
-        raise ShapeError(f"{op}: std is {std}, wanted at least 0")
+    mean, std = float_of(op, "mean", mean), number_of(op, "std", std, 0)
     return fill(op, input, lambda source, shape: source.standard_normal(shape) * std + mean, generator)
 
 

@@ -20,8 +20,8 @@ from ..core.check import integer_of, number_of
 from ..core.primitive import primitive
 from ..core.tensor import Tensor, check_vectors, floating_of, tensor_of
 from ..device import elementwise
-from .autocast import casting
-from .conversions import composed, typed, wide
+from .autocast import composed
+from .conversions import typed
 from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, square, where
 from .reduce import mean, norm, sum
 from .shape import expand, gather, movedim, reshape, unsqueeze
@@ -45,11 +45,6 @@ def _reduced(op, losses, reduction, weights=None):
     raise ShapeError(f"{op}: reduction is {reduction!r}, wanted 'mean', 'sum' or 'none'")
 
 
-def _check_tensors(op, **values):
-    for name, value in values.items():
-        tensor_of(op, name, value)
-
-
 def _weighted(op, name, weight, losses):
     """losses * weight; None is 1."""
     if weight is None:
@@ -64,7 +59,7 @@ def _weighted(op, name, weight, losses):
 
 def _of_difference(op, losses, input, target, reduction):
     """Losses of input - target, with a warning where shapes broadcast: (N, 1) and (N,) make (N, N)."""
-    _check_tensors(op, input=input, target=target)
+    tensor_of(op, "input", input), tensor_of(op, "target", target)
     if not device.is_floating(input.dtype) and not device.is_floating(target.dtype):
         raise KindError(f"{op}: input has elements {input.dtype}, target {target.dtype}; wanted floating ones")
     if input.shape != target.shape:
@@ -80,7 +75,6 @@ def _huber(d, delta):
     return (d - limited / 2) * limited
 
 
-@casting("float32")
 @composed
 def mse_loss(input, target, *, reduction="mean"):
     """Mean squared error.
@@ -92,7 +86,6 @@ def mse_loss(input, target, *, reduction="mean"):
     return _of_difference("mse_loss", square, input, target, reduction)
 
 
-@casting("float32")
 @composed
 def l1_loss(input, target, *, reduction="mean"):
     """Mean absolute error.
@@ -104,7 +97,6 @@ def l1_loss(input, target, *, reduction="mean"):
     return _of_difference("l1_loss", abs, input, target, reduction)
 
 
-@casting("float32")
 @composed
 def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     """A square near 0 and the absolute error beyond beta; the absolute error alone for beta = 0.
@@ -118,7 +110,6 @@ def smooth_l1_loss(input, target, *, reduction="mean", beta=1.0):
     return _of_difference("smooth_l1_loss", losses, input, target, reduction)
 
 
-@casting("float32")
 @composed
 def huber_loss(input, target, reduction="mean", delta=1.0):
     """A square near 0, and beyond delta its tangent.
@@ -157,7 +148,6 @@ _binary_cross_entropy.grads(
 )
 
 
-@casting("float32")
 @composed
 @device.there
 def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
@@ -178,7 +168,6 @@ def binary_cross_entropy(input, target, weight=None, *, reduction="mean"):
     return _reduced(op, _weighted(op, "weight", weight, _binary_cross_entropy(input, target)), reduction)
 
 
-@casting("float32")
 @composed
 def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="mean", pos_weight=None):
     """Cross entropy of sigmoid(input), for targets from 0 (no) to 1 (yes), without overflow or loss of digits.
@@ -197,7 +186,6 @@ def binary_cross_entropy_with_logits(input, target, weight=None, *, reduction="m
     return _reduced(op, _weighted(op, "weight", weight, losses), reduction)
 
 
-@casting("float32")
 @composed
 def kl_div(input, target, *, reduction="mean", log_target=False):
     """Kullback-Leibler divergence of the distribution e^input from target.
@@ -225,58 +213,39 @@ def kl_div(input, target, *, reduction="mean", log_target=False):
 
 
 @primitive(outputs=("out", "divisor", "logsumexp"), fixed=("target", "divisor", "logsumexp"))
-def _cross_entropy(input, target, ignore_index, mean):
-    """The losses of the rows that count added up, over their number if mean, else over 1: the divisor."""
-    x = device.contiguous(input)
-    dtype = device.sum_dtype(x)
-    out, divisor = device.empty((), dtype, None, x), device.empty((), dtype, None, x)
+def _cross_entropy(input, target, ignore_index, reduction):
+    """logsumexp(row) - row[target] for each row, 0 where the target is ignore_index; or the sum over a divisor: 1, or
+    for the mean the number of rows that count."""
+    x, dtype, wrong = device.contiguous(input), device.sum_dtype(input), device.place_of(input).wrong
     logsumexp = device.empty(x.shape[:1], dtype, like=x)
-    wrong = device.place_of(x).wrong
+    if reduction == "none":
+        losses, divisor = device.empty(x.shape[:1], dtype, like=x), device.one_like(device.empty((), dtype, like=x))
+        kernels.cross_entropy(x, target, ignore_index, losses, logsumexp, wrong)
+        return losses, divisor, logsumexp
+    out, divisor = device.empty((), dtype, like=x), device.empty((), dtype, like=x)
+    mean = reduction == "mean"
     kernels.cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, device.workspace, wrong)
     return out, divisor, logsumexp
 
 
-@primitive(outputs=("losses", "logsumexp"), fixed=("target", "logsumexp"))
-def _cross_entropy_rows(input, target, ignore_index):
-    """logsumexp(row) - row[target] for each row; 0 where the target is ignore_index."""
-    x = device.contiguous(input)
-    losses, logsumexp = (device.empty(x.shape[:1], device.sum_dtype(x), like=x) for _ in range(2))
-    kernels.cross_entropy(x, target, ignore_index, losses, logsumexp, device.place_of(x).wrong)
-    return losses, logsumexp
-
-
 @device.there
-def _dinput_of_cross_entropy(g, input, target, ignore_index):
+def _dinput_of_cross_entropy(g, input, target, ignore_index, divisor):
     used = unsqueeze(_used(target, ignore_index), 1)
-    scores = where(used, wide(input), 0.0)
+    scores = where(used, input, 0.0)
     numbers = Tensor.made(device.arange(scores.shape[1], target.array))
     one_hot = (unsqueeze(target, 1) == numbers).to(scores.dtype)
-    return where(used, unsqueeze(g, 1), 0.0) * (softmax(scores, 1) - one_hot)
+    return where(used, reshape(g / divisor, (-1, 1)), 0.0) * (softmax(scores, 1) - one_hot)
 
 
-_cross_entropy_rows.grads(input=_dinput_of_cross_entropy)
-_cross_entropy.grads(
-    input=lambda g, input, target, ignore_index, divisor: _dinput_of_cross_entropy(
-        reshape(g / divisor, (1,)), input, target, ignore_index
-    )
-)
-
-
-def _dx_of_cross_entropy(g, input, target, ignore_index, logsumexp, divisor=None):
-    x = device.contiguous(input)
-    dx = device.empty(x.shape, x.dtype, like=x)
-    kernels.cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor, dx)
-    return {"input": dx}
+_cross_entropy.grads(input=_dinput_of_cross_entropy)
 
 
 @_cross_entropy.fast_grads
 def _cross_entropy_at_once(g, divisor, input, target, ignore_index, logsumexp):
-    return _dx_of_cross_entropy(g, input, target, ignore_index, logsumexp, divisor)
-
-
-@_cross_entropy_rows.fast_grads
-def _cross_entropy_rows_at_once(g, input, target, ignore_index, logsumexp):
-    return _dx_of_cross_entropy(device.contiguous(g), input, target, ignore_index, logsumexp)
+    x = device.contiguous(input)
+    dx = device.empty(x.shape, x.dtype, like=x)
+    kernels.cross_entropy_grad(device.contiguous(g), x, target, ignore_index, logsumexp, divisor, dx)
+    return {"input": dx}
 
 
 @device.there
@@ -330,15 +299,6 @@ def _vector(target):
     return Tensor.made(device.contiguous(target.array.astype(WHOLE, copy=False)).reshape(-1), version=target.version)
 
 
-@device.there
-def _check_range(op, classes, used, count):
-    wrong = (classes.view("uint64") >= count) & used  # without a sign a negative number is huge
-    if wrong.any():
-        n = int(wrong.argmax())
-        raise ShapeError(f"{op}: target[{n}] = {int(classes[n])}, but there are {count} classes (0..{count - 1})")
-
-
-@casting("float32")
 @composed
 @device.there
 def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean"):
@@ -351,14 +311,13 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     op = "nll_loss"
     rows, classes = _rows(op, floating_of(op, "input", input), tensor_of(op, "target", target))
     used = _used(classes, integer_of(op, "ignore_index", ignore_index))
-    _check_range(op, classes.array, used.array, rows.shape[1])
-    weights = _weights(op, weight, rows, classes, used)
     there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
-    losses = where(used, -reshape(gather(rows, 1, there), -1), 0.0) * weights
-    return _reduced(op, reshape(losses, _rest(input)), reduction, weights)
+    losses = where(used, -reshape(gather(rows, 1, there), -1), 0.0)
+    weights = _weights(op, weight, rows, classes, used)
+    return _reduced(op, reshape(losses * weights, _rest(input)), reduction, weights)
 
 
-@casting("float32")
+@composed
 def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="mean", label_smoothing=0.0):
     """Cross entropy between softmax(input) and the target, class numbers or class probabilities.
 
@@ -380,24 +339,17 @@ def cross_entropy(input, target, weight=None, *, ignore_index=-100, reduction="m
         return _cross_entropy_of_probabilities(op, input, target, weight, reduction, smoothing)
     rows, classes = _rows(op, input, target)
     if weight is None and not smoothing and reduction in ("mean", "sum"):
-        return typed(_cross_entropy(rows, classes, ignore_index, reduction == "mean")[0], input.dtype)
-    return _cross_entropy_of_classes(op, rows, classes, weight, ignore_index, reduction, smoothing, _rest(input))
-
-
-@composed
-def _cross_entropy_of_classes(op, rows, classes, weight, ignore_index, reduction, smoothing, shape):
-    losses = _cross_entropy_rows(rows, classes, ignore_index)[0]
-    used = _used(classes, ignore_index)
+        return _cross_entropy(rows, classes, ignore_index, reduction)[0]
+    losses, used = _cross_entropy(rows, classes, ignore_index, "none")[0], _used(classes, ignore_index)
     weights = _weights(op, weight, rows, classes, used)
     losses = losses * weights
     if smoothing:
         smooth = log_softmax(where(unsqueeze(used, 1), rows, 0.0), 1)
         smooth = where(used, sum(smooth if weight is None else smooth * weight, 1), 0.0)
         losses = (1 - smoothing) * losses - smoothing / rows.shape[1] * smooth
-    return _reduced(op, reshape(losses, shape), reduction, weights)
+    return _reduced(op, reshape(losses, _rest(input)), reduction, weights)
 
 
-@composed
 def _cross_entropy_of_probabilities(op, input, target, weight, reduction, smoothing):
     logs, target = log_softmax(_classes_last(input), 1), _classes_last(target)
     check_vectors(op, input, logs.shape[1:], weight=weight)
@@ -410,7 +362,6 @@ def _cross_entropy_of_probabilities(op, input, target, weight, reduction, smooth
 # ---- of vectors ------------------------------------------------------------------------------------------------------
 
 
-@casting("float32")
 @composed
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """The cosine of the angle between vectors.
@@ -422,15 +373,14 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     Types   floating ones, which promote
     Source  Bishop 2006, appendix C
     """
-    _check_tensors("cosine_similarity", x1=x1, x2=x2)
-    shape = device.broadcast_shapes("cosine_similarity", x1, x2)
-    dtype = device.result_dtype(x1.array, x2.array, op="cosine_similarity")
+    op = "cosine_similarity"
+    shape = device.broadcast_shapes(op, tensor_of(op, "x1", x1), tensor_of(op, "x2", x2))
+    dtype = device.result_dtype(x1.array, x2.array, op=op)
     x1, x2 = (expand(typed(x, dtype), shape) for x in (x1, x2))
     x1, x2 = (x / sqrt(clamp(sum(square(x), dim, True), eps * eps)) for x in (x1, x2))
     return sum(x1 * x2, dim)
 
 
-@casting("float32")
 @composed
 def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     """The p-norm of the difference of vectors; eps keeps it from 0, where it has no slope.
@@ -440,11 +390,10 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     Shapes  x1 and x2 broadcast; the last dimension disappears unless keepdim
     Types   floating ones, which promote, and integers
     """
-    _check_tensors("pairwise_distance", x1=x1, x2=x2)
-    return norm(x1 - x2 + eps, p, -1, keepdim)
+    difference = tensor_of("pairwise_distance", "x1", x1) - tensor_of("pairwise_distance", "x2", x2)
+    return norm(difference + eps, p, -1, keepdim)
 
 
-@casting("float32")
 @composed
 def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, *, reduction="mean"):
     """Whether the anchor is nearer to the positive than to the negative, by a margin.
@@ -456,7 +405,8 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
     Shapes  (..., D) three times, which broadcast -> scalar, or (...) if reduction is 'none'
     Source  Balntas and others 2016, "Learning local feature descriptors with triplets and shallow CNNs"
     """
-    _check_tensors("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+    for name, value in (("anchor", anchor), ("positive", positive), ("negative", negative)):
+        tensor_of("triplet_margin_loss", name, value)
     near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = minimum(far, pairwise_distance(positive, negative, p, eps))

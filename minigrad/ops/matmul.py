@@ -13,7 +13,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device, fusion
 from ..core.check import floats_of
 from ..core.primitive import primitive
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import tensor_of
 from ..device import array_module
 from .autocast import casting
 from .conversions import through
@@ -24,13 +24,26 @@ from .shape import reshape, squeeze, transpose, unsqueeze
 __all__ = ["linear", "matmul"]
 
 
+@casting("lower", "bmm", "einsum", "matmul", "mm", "scaled_dot_product_attention")
 @primitive
 def product(input, other):
     """The product of two stacks of matrices of one type."""
+    _alike("matmul", input=input, other=other)
     shape = kernels.output_shape(input.shape, other.shape)
     if not device.is_floating(input.dtype):
         return array_module(input).matmul(input, other)
     return _filled(_repeated(input, shape[:-2]), _repeated(other, shape[:-2]), None, shape)
+
+
+def _alike(op, **arrays):
+    """Refuse arrays that have no type in common that can be multiplied."""
+    (name, first), *others = [(name, array.dtype) for name, array in arrays.items() if array is not None]
+    if first.kind == "b":
+        raise KindError(f"{op}: {name} has elements bool, wanted numbers; convert with {name}.to('float32')")
+    for other, dtype in others:
+        if dtype != first:
+            hint = f"convert one, as by {name}.to('{dtype}')"
+            raise KindError(f"{op}: {other} has elements {dtype}, {name} {first}; wanted one type: {hint}")
 
 
 def _repeated(stack, batch):
@@ -52,18 +65,6 @@ product.grads(input=lambda g, other: product(g, transpose(other, -1, -2)),
               other=lambda g, input: product(transpose(input, -1, -2), g))  # fmt: skip
 
 
-def alike(op, **tensors):
-    """Refuse arguments that are no Tensors or have no type in common that can be multiplied."""
-    (name, first), *others = tensors.items()
-    if tensor_of(op, name, first).dtype.kind == "b":
-        raise KindError(f"{op}: {name} has elements bool, wanted numbers; convert with {name}.to('float32')")
-    for other, value in others:
-        if tensor_of(op, other, value).dtype != first.dtype:
-            found = f"{other} has elements {value.dtype}, {name} {first.dtype}"
-            raise KindError(f"{op}: {found}; wanted one type: convert one, as by {name}.to('{value.dtype}')")
-
-
-@casting("lower")
 def matmul(input, other):
     """Matrix product.
 
@@ -72,27 +73,29 @@ def matmul(input, other):
     Shapes  (..., M, K), (..., K, N) -> (..., M, N); leading dimensions broadcast; an input of shape (K,) is a row, an
             other of shape (K,) a column, and their dimension disappears from out
     """
-    alike("matmul", input=input, other=other)
-    for name, value in (("input", input), ("other", other)):
-        if not value.ndim:
-            raise ShapeError(f"matmul: {name} has no dimensions, wanted at least one; use * to scale")
-    if input.shape[-1] != other.shape[max(other.ndim - 2, 0)]:
-        raise ShapeError(
-            f"matmul: input has shape {input.shape}, other {other.shape}; wanted (..., M, K) and (..., K, N), or (K,)"
-        )
+    shape, wanted = tensor_of("matmul", "input", input).shape, tensor_of("matmul", "other", other).shape
+    if not shape or not wanted or shape[-1] != wanted[max(other.ndim - 2, 0)]:
+        hint = "wanted (..., M, K) and (..., K, N), or (K,); use * to scale"
+        raise ShapeError(f"matmul: input has shape {shape}, other {wanted}; {hint}")
     right = other if other.ndim > 1 else unsqueeze(other, 1)
     if input.ndim > 2 == right.ndim:  # one product, not one for each matrix of the stack
-        rows = reshape(input, (math.prod(input.shape[:-1]), input.shape[-1]))
-        return reshape(product(rows, right), input.shape[:-1] + other.shape[1:])
+        rows = reshape(input, (math.prod(shape[:-1]), shape[-1]))
+        return reshape(product(rows, right), shape[:-1] + wanted[1:])
     left = input if input.ndim > 1 else unsqueeze(input, 0)
     out = product(left, right)
     out = squeeze(out, -1) if other.ndim == 1 else out
     return squeeze(out, -1 if other.ndim == 1 else -2) if input.ndim == 1 else out
 
 
+@casting("lower")
 @primitive
 def linear_op(input, weight, bias):
-    return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]))
+    return _affine(input, weight, bias)
+
+
+def _affine(input, weight, bias, relu=False):
+    _alike("linear", input=floats_of("linear", "input", input), weight=weight, bias=bias)
+    return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]), relu)
 
 
 linear_op.grads(input=lambda g, weight: product(g, weight),
@@ -116,7 +119,7 @@ def _linear_grads(g, input, weight, needs):
 @primitive
 def _linear_relu(input, weight, bias):
     """relu(linear(...)) in one pass."""
-    return _filled(input, weight.T, bias, (input.shape[0], weight.shape[0]), relu=True)
+    return _affine(input, weight, bias, relu=True)
 
 
 _linear_relu.grads(**through(relu.rules["input"], linear_op.rules))
@@ -133,18 +136,6 @@ def _relu_of_linear(values, inplace):
     return (_linear_relu, values) if values[1].shape[0] else None  # no kernel for the gradient without columns
 
 
-def _fits(input, weight, bias):
-    """Whether these are a matrix, a matrix and a vector or None that need no look at the details, as nearly always."""
-    if not isinstance(input, Tensor) or not isinstance(weight, Tensor):
-        return False
-    dtype, rows, filters = input.dtype, input.shape, weight.shape
-    # the kind V is that of bfloat16
-    if len(rows) != 2 or len(filters) != 2 or rows[1] != filters[1] or weight.dtype != dtype or dtype.kind not in "fV":
-        return False
-    return bias is None or isinstance(bias, Tensor) and bias.shape == filters[:1] and bias.dtype == dtype
-
-
-@casting("lower")
 def linear(input, weight, bias=None):
     """An affine map of the last dimension.
 
@@ -153,16 +144,15 @@ def linear(input, weight, bias=None):
     Shapes  input (..., C), weight (O, C), bias (O,) -> (..., O)
     Types   floating
     """
-    if _fits(input, weight, bias):
+    shape, filters = tensor_of("linear", "input", input).shape, tensor_of("linear", "weight", weight).shape
+    if len(filters) != 2 or not shape:
+        raise ShapeError(f"linear: input has shape {shape}, weight {filters}; wanted (..., C) and (O, C)")
+    if shape[-1] != filters[1]:
+        found = f"input has {shape[-1]} features (shape {shape})"
+        raise ShapeError(f"linear: {found}, weight expects {filters[1]} (shape {filters})")
+    if bias is not None and tensor_of("linear", "bias", bias).shape != filters[:1]:
+        raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {filters[:1]}")
+    if len(shape) == 2:
         return linear_op(input, weight, bias)
-    alike("linear", input=input, weight=weight, **({} if bias is None else {"bias": bias}))
-    floats_of("linear", "input", input.array)
-    if weight.ndim != 2 or not input.ndim:
-        raise ShapeError(f"linear: input has shape {input.shape}, weight {weight.shape}; wanted (..., C) and (O, C)")
-    (*lead, features), (outputs, wanted) = input.shape, weight.shape
-    if features != wanted:
-        found = f"input has {features} features (shape {input.shape})"
-        raise ShapeError(f"linear: {found}, weight expects {wanted} (shape {weight.shape})")
-    if bias is not None and bias.shape != (outputs,):
-        raise ShapeError(f"linear: bias has shape {bias.shape}, wanted {(outputs,)}")
-    return reshape(linear_op(reshape(input, (math.prod(lead), features)), weight, bias), (*lead, outputs))
+    rows = reshape(input, (math.prod(shape[:-1]), shape[-1]))
+    return reshape(linear_op(rows, weight, bias), (*shape[:-1], filters[0]))

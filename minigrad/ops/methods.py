@@ -65,17 +65,9 @@ def cuda(input, device=None):
     return ops.to(input, gpu_name(device))
 
 
-KINDS = {"bool": "Bool", "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long"}
-KINDS |= {"float16": "Half", "bfloat16": "BFloat16", "float32": "Float", "float64": "Double"}
-NAMED = {f"torch.{word}Tensor": name for name, word in KINDS.items()}  # as PyTorch calls Tensors of an element type
-
-
-def type(input, dtype=None):
-    """input in another element type, also by PyTorch's old names such as "torch.LongTensor"; without one, that name."""
-    if dtype is None:
-        return f"torch.{'cuda.' if input.device.type == 'cuda' else ''}{KINDS[input.dtype.name]}Tensor"
-    dtype = getattr(dtype, "dtype", dtype)  # of torch.FloatTensor
-    return ops.to(input, NAMED.get(dtype.replace("cuda.", ""), dtype) if isinstance(dtype, str) else dtype)
+def type(input, dtype):
+    """input in another element type, also in that of torch.FloatTensor and its like."""
+    return ops.to(input, getattr(dtype, "dtype", dtype))
 
 
 # Every op of these families is a method, and so are those of ALSO; FUNCTIONS, as in PyTorch, are not.

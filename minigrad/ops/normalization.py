@@ -23,9 +23,9 @@ from ..core.modes import repeating
 from ..core.primitive import primitive
 from ..core.tape import write
 from ..core.tensor import Tensor, check_vectors, floating_of
-from .autocast import casting
+from .autocast import composed
 from .conv_fused import fold
-from .conversions import composed, precise, through, typed, wide
+from .conversions import precise, through, typed, wide
 from .elementwise import clamp, sqrt
 from .elementwise.activations import relu
 from .elementwise.arithmetic import add
@@ -174,10 +174,7 @@ def _add_to_batch_norm(values, other):
     return (_batch_norm, (input, weight, bias, other, *rest)) if fits else None
 
 
-@fusion.extends(relu, _batch_norm)
-def _relu_of_batch_norm(values, inplace):
-    return _batch_norm_relu, values
-
+fusion.extends(relu, _batch_norm, _batch_norm_relu)
 
 # ---- each sample by itself -------------------------------------------------------------------------------------------
 
@@ -242,11 +239,11 @@ def _standardize_at_once(g, out, scale):
 def _normalized_samples(input, weight, bias, groups, eps):
     """Rows of a matrix, or groups of channels of images, normalised; each column or channel scaled and shifted."""
     if 0 in input.shape:
-        return typed(scaled(input, weight, bias), input.dtype)
+        return scaled(input, weight, bias)
     if input.device == "cpu":
         return sample_norm_op(input, weight, bias, groups, eps)[0]
-    rows = reshape(wide(input), _by_rows(input, groups)[0])
-    return typed(scaled(reshape(_standardize(rows, eps)[0], input.shape), weight, bias), input.dtype)
+    rows = reshape(input, _by_rows(input, groups)[0])
+    return scaled(reshape(_standardize(rows, eps)[0], input.shape), weight, bias)
 
 
 def _normalized_groups(input, weight, bias, groups, eps):
@@ -312,7 +309,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     return out if images is input else reshape(out, input.shape)
 
 
-@casting("float32")
+@composed
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Each sample shifted and scaled to mean 0 and variance 1 over its last dimensions, then by weight and bias.
 
@@ -333,7 +330,7 @@ def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     return reshape(_normalized_samples(rows, weight, bias, 1, eps), input.shape)
 
 
-@casting("float32")
+@composed
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Each group of channels of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
 
@@ -354,6 +351,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return _normalized_groups(input, weight, bias, groups, eps)
 
 
+@composed
 def instance_norm(input, *, weight=None, bias=None, eps=1e-5):
     """Each channel of each sample shifted and scaled to mean 0 and variance 1, then by weight and bias.
 
@@ -370,7 +368,6 @@ def instance_norm(input, *, weight=None, bias=None, eps=1e-5):
     return _normalized_groups(input, weight, bias, input.shape[1], eps)
 
 
-@casting("float32")
 @composed
 def normalize(input, p=2.0, dim=1, eps=1e-12):
     """Vectors scaled to length 1, or by 1 / eps where they are shorter than that.

@@ -21,11 +21,11 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device
 from ..core.check import axes_of, axis_of, flag_of, number_of
 from ..core.primitive import primitive
-from ..core.tensor import Tensor, tensor_of
+from ..core.tensor import Tensor, floating_of, tensor_of
 from ..device import array_module, elementwise
-from .autocast import casting
-from .conversions import to, typed, wide
-from .elementwise import abs, eq, exp, isnan, maximum, minimum, sign, where
+from .autocast import casting, composed
+from .conversions import to, typed, widened
+from .elementwise import abs, eq, exp, isnan, log, maximum, minimum, where
 from .shape import flatten, gather, reshape, squeeze
 from .shape.views import reshape_op
 
@@ -85,20 +85,10 @@ def rectified_columns(g, out):
 
 
 def converted(input, dtype):
-    """(input in the element type asked for, the type of sums and products of it)."""
+    """input in the element type asked for, by default the type of sums and products of it."""
     if dtype is None:
-        return input, input.dtype if device.is_floating(input.dtype) else WHOLE
-    dtype = device.element_type(dtype)
-    return typed(input, dtype), dtype
-
-
-def floating(op, input, dtype=None):
-    """(input in the floating type to compute in, the type of the result)."""
-    got = tensor_of(op, "input", input).dtype if dtype is None else device.element_type(dtype)
-    if not device.is_floating(got):
-        what = "input has elements" if dtype is None else "dtype is"
-        raise KindError(f"{op}: {what} {got}, wanted floating ones; dtype='float32' converts")
-    return wide(typed(input, got)), got
+        return input if device.is_floating(input.dtype) else typed(input, WHOLE)
+    return typed(input, device.element_type(dtype))
 
 
 def along(x, shape, axes):
@@ -131,10 +121,11 @@ def sum(input, dim=None, keepdim=False, *, dtype=None):
     Types   the sum of bools or of integers of any size is int64
     """
     axes, keepdim = reduced_axes("sum", input, dim), flag_of("sum", "keepdim", keepdim)
-    return sum_op(input if dtype is None else to(input, device.element_type(dtype)), axes, keepdim, dtype)
+    return sum_op(input if dtype is None else typed(input, device.element_type(dtype)), axes, keepdim, dtype)
 
 
 @primitive
+@widened
 def mean_op(input, axes, keepdim):
     return elementwise("div", total(input, axes, keepdim), float(_count(input.shape, axes)))
 
@@ -156,29 +147,11 @@ def mean(input, dim=None, keepdim=False, *, dtype=None):
     Shapes  the dimensions of dim disappear
     """
     axes, keepdim = reduced_axes("mean", input, dim), flag_of("mean", "keepdim", keepdim)
-    input, dtype = floating("mean", input, dtype)
-    return typed(mean_op(input, axes, keepdim), dtype)
+    input = input if dtype is None else typed(input, device.element_type(dtype))
+    return mean_op(floating_of("mean", "input", input), axes, keepdim)
 
 
-@primitive
-def _var(input, axes, keepdim, correction):
-    count = float(_count(input.shape, axes))
-    deviation = elementwise("sub", input, elementwise("div", total(input, axes, True), count))
-    rounded = elementwise("div", total(deviation, axes, True), count)  # off the average, which shows where it is large
-    deviation = elementwise("sub", deviation, rounded, out=deviation)
-    squares = elementwise("mul", deviation, deviation, out=deviation)
-    freedom = count - correction if count and count > correction else 0
-    return elementwise("div", total(squares, axes, keepdim), freedom)
-
-
-def _dx_of_var(g, input, axes, correction):
-    freedom = _count(input.shape, axes) - correction
-    return along(g, input.shape, axes) * (input - mean(input, axes, True)) * (2 / freedom if freedom else math.inf)
-
-
-_var.grads(input=_dx_of_var)
-
-
+@composed
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Variance, by default the unbiased estimate; infinite or NaN if K <= correction.
 
@@ -188,18 +161,24 @@ def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Shapes  the dimensions of dim disappear
     Errors  TypeError for both a correction and unbiased, which means a correction of 1 or, if False, of 0
     """
-    return _dispersion("var", _var, input, dim, unbiased, keepdim, correction)
+    return _dispersion("var", input, dim, unbiased, keepdim, correction)
 
 
 @primitive
-def _root(input):
-    """The square root, with a gradient of 0 at 0."""
-    return elementwise("sqrt", input)
+def _root(input, p=2):
+    """The root of a number of at least 0, with a gradient of 0 at 0."""
+    return elementwise("sqrt", input) if p == 2 else elementwise("pow", input, 1 / p)
 
 
-_root.grads(input=lambda g, out: where(eq(out, 0.0), 0.0, g) / (2 * where(eq(out, 0.0), 1.0, out)))
+def _dx_of_root(g, out, p):
+    zero = eq(out, 0.0)
+    return where(zero, 0.0, g) / (p * where(zero, 1.0, out) ** (p - 1))
 
 
+_root.grads(input=_dx_of_root)
+
+
+@composed
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     """Standard deviation: the square root of the variance.
 
@@ -209,7 +188,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     Shapes  the dimensions of dim disappear
     Errors  as var
     """
-    return _dispersion("std", lambda *arguments: _root(_var(*arguments)), input, dim, unbiased, keepdim, correction)
+    return _root(_dispersion("std", input, dim, unbiased, keepdim, correction))
 
 
 def var_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
@@ -234,36 +213,24 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
-def _dispersion(op, function, input, dim, unbiased, keepdim, correction):
-    """var or std, function(input, axes, keepdim, correction)."""
+def _dispersion(op, input, dim, unbiased, keepdim, correction):
+    """The variance, for an op."""
     axes, keepdim = reduced_axes(op, input, dim), flag_of(op, "keepdim", keepdim)
     if unbiased is not None:
         if correction is not None:
             raise KindError(f"{op}: unbiased is {unbiased} and correction {correction}, wanted one of them")
         correction = int(flag_of(op, "unbiased", unbiased))
     correction = 1 if correction is None else number_of(op, "correction", correction)
-    input, dtype = floating(op, input)
-    return typed(function(input, axes, keepdim, correction), dtype)
+    deviation = floating_of(op, "input", input) - mean_op(input, axes, True)
+    deviation = deviation - mean_op(deviation, axes, True)  # the average was rounded, which shows where it is large
+    freedom = float(_count(input.shape, axes)) - correction
+    return sum_op(deviation * deviation, axes, keepdim, None) / (freedom if freedom > 0 else 0.0)
 
 
 # ---- norms, and the logarithm of a sum of exponentials ---------------------------------------------------------------
 
 
-@primitive
-def _logsumexp(input, axes, keepdim):
-    largest = device.reduce(input, "max", axes, keepdims=True) if input.size else total(input, axes, True)
-    largest[~array_module(input).isfinite(largest)] = 0
-    powers = elementwise("sub", input, largest)
-    sums = total(elementwise("exp", powers, out=powers), axes, True)
-    out = elementwise("add", elementwise("log", sums), largest)
-    return out if keepdim else out.squeeze(axes)
-
-
-_logsumexp.grads(input=lambda g, input, out, axes:
-                 along(g, input.shape, axes) * exp(input - along(out, input.shape, axes)))  # fmt: skip
-
-
-@casting("float32")
+@composed
 def logsumexp(input, dim, keepdim=False):
     """The logarithm of a sum of exponentials, without overflow.
 
@@ -275,57 +242,38 @@ def logsumexp(input, dim, keepdim=False):
     if dim is None:
         raise KindError("logsumexp: dim is None, wanted dimensions; () names all")
     axes, keepdim = reduced_axes("logsumexp", input, dim), flag_of("logsumexp", "keepdim", keepdim)
-    input, dtype = floating("logsumexp", input, None if device.is_floating(input.dtype) else "float32")
-    return typed(_logsumexp(input, axes, keepdim), dtype)
+    input = input if device.is_floating(input.dtype) else to(input, "float32")
+    largest = Tensor.made(_largest(input.array, axes))
+    out = log(sum_op(exp(input - largest), axes, True, None)) + largest
+    return out if keepdim else squeeze(out, axes)
 
 
-@primitive
-def _norm(input, p, axes, keepdim):
-    if p == 0:
-        return device.reduce(elementwise("ne", input, 0.0), "sum", axes, keepdims=keepdim, dtype=input.dtype)
-    sizes = elementwise("abs", input)
-    if p == 1:
-        return total(sizes, axes, keepdim)
-    return elementwise("pow", total(elementwise("pow", sizes, p), axes, keepdim), 1 / p)
+@device.there
+def _largest(x, axes):
+    """The largest finite element along axes, which keep size 1; 0 where there is none."""
+    found = device.reduce(x, "max", axes, keepdims=True) if x.size else total(x, axes, True)
+    found[~array_module(x).isfinite(found)] = 0
+    return found
 
 
-def _dx_of_norm(g, input, out, p, axes):
-    """0 where the norm is 0 and, for p < 1, where the input is."""
-    g, out = along(g, input.shape, axes), along(out, input.shape, axes)
-    if p == 0:
-        return None
-    g, out = where(eq(out, 0.0), 0.0, g), where(eq(out, 0.0), 1.0, out)
-    sizes = abs(where(eq(input, 0.0), 1.0, input))  # where sign(input) = 0, any finite power does
-    return sign(input) * sizes ** (p - 1) * (g / out ** (p - 1))
-
-
-_norm.grads(input=_dx_of_norm)
-
-
-@casting("float32")
-def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
+@composed
+def norm(input, p="fro", dim=None, keepdim=False, *, dtype=None):
     """The p-norm of a vector: of all elements, or along dim; over several dimensions, of the elements as one vector.
 
-    p       2, by the name "fro" too or None; any other number; inf for the largest
-            absolute value, -inf for the smallest; 0 for the number of elements that are not 0
+    p       2, by the name "fro" too or None; any other number of at least 1; inf for the largest absolute value
     Math    out = sum(abs(input)^p, dim)^(1/p)
     Grads   dinput = 0 where input = 0 or out = 0, else g * sign(input) * (abs(input) / out)^(p - 1)
             p inf: the largest share g
     Shapes  the dimensions of dim disappear
-    Errors  ValueError for nothing to take a negative or infinite p of
+    Errors  ValueError for p below 1, and for the largest of nothing
     """
     axes, keepdim = reduced_axes("norm", input, dim), flag_of("norm", "keepdim", keepdim)
-    p = 2 if p is None or isinstance(p, str) and p == "fro" else number_of("norm", "p", p)
-    if (p < 0 or p == math.inf) and not math.prod([input.shape[axis] for axis in axes]):
-        raise ShapeError(f"norm: input has shape {input.shape}, and nothing along dim {axes} has no norm with p={p}")
-    input, dtype = floating("norm", input, dtype)
-    if p == 2:
-        out = _root(sum_op(input * input, axes, keepdim, None))
-    elif p in (math.inf, -math.inf):
-        out = _extreme(abs(input), axes, keepdim, "max" if p > 0 else "min", True)
-    else:
-        out = _norm(input, p, axes, keepdim)
-    return typed(out, dtype)
+    p = 2 if p is None or isinstance(p, str) and p == "fro" else number_of("norm", "p", p, 1)
+    input = floating_of("norm", "input", input if dtype is None else typed(input, device.element_type(dtype)))
+    if p == math.inf:
+        _nonempty("norm", input, axes)
+        return _extreme(abs(input), axes, keepdim, "max", True)
+    return _root(sum_op(input * input if p == 2 else abs(input) ** p, axes, keepdim, None), p)
 
 
 # ---- extremes, where they are, and whether any or all hold -----------------------------------------------------------
@@ -444,19 +392,12 @@ def min(input, dim=None, keepdim=False, *, other=None):
 
 
 def _max_or_min(op, elementwise, input, dim, keepdim, other):
-    tensor_of(op, "input", input)
-    if isinstance(dim, Tensor) and other is None:  # max(x, y)
-        dim, other = None, dim
-    if other is not None and dim is not None:
-        raise KindError(f"{op}: dim is {dim!r} and other is given, wanted one of them")
-    if flag_of(op, "keepdim", keepdim) and dim is None:
-        raise KindError(f"{op}: keepdim is {keepdim}, which wants a dim")
-    if other is not None:
-        return elementwise(input, tensor_of(op, "other", other))
+    keepdim, ndim = flag_of(op, "keepdim", keepdim), tensor_of(op, "input", input).ndim
+    if other is not None or isinstance(dim, Tensor):  # max(x, y)
+        return elementwise(input, tensor_of(op, "other", dim if other is None else other))
     if dim is None:
-        axes = tuple(range(input.ndim))
-        _nonempty(op, input, axes)
-        return _extreme(input, axes, False, op, True)
+        _nonempty(op, input, range(ndim))
+        return _extreme(input, tuple(range(ndim)), keepdim, op, True)
     return _first_extreme(op, input, axis_of(op, dim, input.ndim), keepdim)
 
 

@@ -15,9 +15,8 @@ from minigrad_kernels.errors import ShapeError
 from .. import device
 from ..core.check import each, number_of, one_of
 from ..core.tensor import Tensor, floating_of
-from .autocast import casting
+from .autocast import composed
 from .conv import as_given, images_of
-from .conversions import composed
 from .pool import average_over
 
 __all__ = ["interpolate"]
@@ -78,7 +77,6 @@ def _axes(op, sizes, size, scale_factor):
     return [(old, math.floor(one), scale) for old, one, scale in zip(sizes, new, scales, strict=True)]
 
 
-@casting("float32")
 @composed
 def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
     """Images or sequences in another size.

@@ -12,8 +12,7 @@ from .. import device
 from ..core.check import axis_of, flag_of
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
-from .autocast import casting
-from .conversions import typed, wide
+from .autocast import casting, composed
 from .reduce import converted, sum
 from .shape import cat, clone, flip, reshape, squeeze
 from .shape.arrange import part
@@ -21,17 +20,17 @@ from .shape.arrange import part
 __all__ = ["cumprod", "cumsum", "prod"]
 
 
-@primitive
-def _cumsum(input, axis, dtype):
-    floating = device.is_floating(input.dtype)
-    out = device.reduce(input, "cumsum", axis, dtype="float64" if floating else dtype)
-    return device.cast(out, input.dtype) if floating else out
-
-
-_cumsum.grads(input=lambda g, axis: flip(_cumsum(flip(g, axis), axis, None), axis))
-
-
 @casting("float32")
+@primitive
+def _cumsum(input, axis):
+    if not device.is_floating(input.dtype):
+        return device.reduce(input, "cumsum", axis, dtype=input.dtype)
+    return device.cast(device.reduce(input, "cumsum", axis, dtype="float64"), input.dtype)
+
+
+_cumsum.grads(input=lambda g, axis: flip(_cumsum(flip(g, axis), axis), axis))
+
+
 def cumsum(input, dim, *, dtype=None):
     """The running sum along a dimension.
 
@@ -42,16 +41,16 @@ def cumsum(input, dim, *, dtype=None):
     return _scan("cumsum", _cumsum, input, dim, dtype)
 
 
-def _cumprod(x, axis, dtype):
+def _cumprod(x, axis):
     """The product of each beginning, twice as long in each step; nothing is divided by 0."""
-    x, step = clone(wide(typed(x, dtype))), 1
+    x, step = clone(x), 1
     while step < x.shape[axis]:
         start, rest = part(x, axis, 0, step), part(x, axis, step, x.shape[axis])
         x, step = cat([start, rest * part(x, axis, 0, rest.shape[axis])], axis), 2 * step
-    return typed(x, dtype)
+    return x
 
 
-@casting("float32")
+@composed
 def cumprod(input, dim, *, dtype=None):
     """The running product along a dimension.
 
@@ -64,11 +63,8 @@ def cumprod(input, dim, *, dtype=None):
 
 def _scan(op, function, input, dim, dtype):
     axis = axis_of(op, dim, tensor_of(op, "input", input).ndim)
-    input, dtype = converted(input, dtype)
-    if dtype.kind == "b":
-        raise KindError(f"{op}: dtype is bool, wanted numbers")
-    rows = input if input.ndim else reshape(input, (1,))
-    return reshape(function(rows, axis, dtype), input.shape)
+    input = converted(input, dtype)
+    return reshape(function(input if input.ndim else reshape(input, (1,)), axis), input.shape)
 
 
 def _product(x, axis):
@@ -82,7 +78,7 @@ def _product(x, axis):
     return x
 
 
-@casting("float32")
+@composed
 def prod(input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or of those along one dimension.
 
@@ -94,7 +90,7 @@ def prod(input, dim=None, keepdim=False, *, dtype=None):
     keepdim, axis = flag_of("prod", "keepdim", keepdim), 0 if dim is None else axis_of("prod", dim, input.ndim)
     if keepdim and dim is None:
         raise KindError("prod: keepdim is True, which wants a dim")
-    input, dtype = converted(input, dtype)
+    input = converted(input, dtype)
     rows = reshape(input, (-1,)) if dim is None or not input.ndim else input
-    out = _product(wide(typed(rows, dtype)), axis)
-    return typed(out if keepdim and rows is input else squeeze(out, axis), dtype)
+    out = _product(rows, axis)
+    return out if keepdim and rows is input else squeeze(out, axis)

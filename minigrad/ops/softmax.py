@@ -44,6 +44,7 @@ def _rows_kernel(kernel, logs, *arrays):
     return out
 
 
+@casting("float32")
 @primitive
 def softmax_op(input):
     return _rows_kernel(kernels.softmax, False, floats_of("softmax", "input", input))
@@ -53,7 +54,6 @@ softmax_op.grads(input=precise(lambda g, out: out * (g - sum(g * out, 1, True)))
 softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, False, g, out)})
 
 
-@casting("float32")
 def softmax(input, dim, *, dtype=None):
     """Exponentials along a dimension, scaled so that they sum to 1.
 
@@ -64,6 +64,7 @@ def softmax(input, dim, *, dtype=None):
     return _by_rows("softmax", softmax_op, input, dim, dtype)
 
 
+@casting("float32")
 @primitive
 def log_softmax_op(input):
     return _rows_kernel(kernels.softmax, True, floats_of("log_softmax", "input", input))
@@ -73,7 +74,6 @@ log_softmax_op.grads(input=precise(lambda g, out: g - exp(out) * sum(g, 1, True)
 log_softmax_op.fast_grads(lambda g, out: {"input": _rows_kernel(kernels.softmax_grad, True, g, out)})
 
 
-@casting("float32")
 def log_softmax(input, dim, *, dtype=None):
     """The logarithm of softmax, without overflow or loss of digits.
 

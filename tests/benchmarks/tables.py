@@ -287,11 +287,7 @@ GPU_TABLES |= {"products": _products, "convolutions": _convolutions}
 
 # ---- precision, scaling ----------------------------------------------------------------------------------------------
 
-MEANING = {
-    "lower": "in the type of autocast",
-    "float32": "in float32",
-    "widest": "in the widest type among their arguments",
-}
+MEANING = {"lower": "in the type of autocast", "float32": "in float32"}
 
 
 def table_of_types():

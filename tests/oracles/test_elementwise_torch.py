@@ -82,7 +82,7 @@ REDUCTIONS = {
     **{name: named(name, 0) for name in ("amax", "amin", "cumsum", "logsumexp", "mean", "prod", "cumprod")},
     **{name: named(name) for name in ("max", "min")},
     **{f"{name} {n}": named(name, correction=n) for name in ("var", "std") for n in (0, 1)},
-    **{f"norm {p}": named("norm", p) for p in (1, 1.5, 2, 3, INF, -INF)},
+    **{f"norm {p}": named("norm", p) for p in (1, 1.5, 2, 3, INF)},
 }
 
 ERRORS = [-2.0, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 2.0, 1e30, -1e30, INF, -INF, NAN]
@@ -120,8 +120,9 @@ def rows():
         yield pytest.param(named(name), [PAIRS], 2, np.float64, id=f"{name} of pairs")
     for name, call in REDUCTIONS.items():
         depth = 1 if name.startswith("norm") else 2  # twice PyTorch's may be NaN at 0
-        product = name in ("prod", "cumprod")  # where PyTorch divides the result by NaN or infinity
-        places = [[point] for point in POINTS if not product or np.isfinite(point).all()]
+        # Of products PyTorch divides the result by NaN or infinity; the gradient of an infinite variance is NaN here.
+        finite = name.split()[0] in ("prod", "cumprod", "var")
+        places = [[point] for point in POINTS if not finite or np.isfinite(point).all()]
         yield pytest.param(call, places, depth, np.float64, id=name)
     for name, (call, *arrays) in LOSSES.items():
         yield pytest.param(call, [arrays], 1, np.float32, id=name)

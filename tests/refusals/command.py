@@ -55,10 +55,6 @@ def refused(*words):
 
 ROWS = """
 train --epochs 0                     | --epochs: got 0, want an integer of at least 1
-train --batch-size many              | --batch-size: got many, want an integer
-train --optimizer adamax             | --optimizer: invalid choice: 'adamax' \\(choose from .*adamw
-train --weight-decay=-1              | --weight-decay: got -1, want a number of at least 0
-train --bach-size 3                  | unrecognized arguments: --bach-size 3
 train --data digits --out new --model vgg              | --model: got vgg, want one of .*keras-cnn.* or FILE.py:FUNCTION
 train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is not a folder
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
@@ -68,14 +64,11 @@ train --data cifar10 --out new --split writers         | --split writers wants -
 train --data digits --out run --continue --lr 0.5      | run holds a run with another --.*lr; leave that out or
 train --resume nowhere               | nowhere holds no checkpoint 'last': there is no such folder
 train --resume run --lr 1 --clip 1   | run holds a run with another --clip, --lr
-evaluate run --checkpoint worst      | --checkpoint: invalid choice: 'worst' \\(choose from
-predict run                          | the following arguments are required: IMAGE.png
 predict run absent.png               | absent.png cannot be read as a picture: .*No such file
 predict run text.png                 | text.png cannot be read as a picture: cannot identify image file
 math nothing                         | nothing
 kernels --arch sm_12                 | sm_12
 launch -n 2 absent.py                | launch: absent.py is no file; want a Python script
-trian                                | invalid choice: 'trian'
 """
 
 REFUSALS = [

@@ -1,12 +1,11 @@
 """What Tensors refuse beside the ops: making, reading, backward, modes, devices, and what the host has no room for."""
 
-import operator
 from functools import partial
 
 import numpy as np
 
 import minigrad
-from minigrad import Tensor, cuda, graph, nn, primitive
+from minigrad import Tensor, cuda, graph, nn
 from minigrad.core.tape import write
 from minigrad.nn import functional as F
 from tests.device.stand_in_gpus import gpus
@@ -38,74 +37,35 @@ MADE = [
     row(TypeError, "data is a ragged list, wanted rows of one length", Tensor, [[1], [1, 2]]),
     row(TypeError, "data is or holds None of type NoneType, wanted numbers", Tensor, [1.0, None]),
     row(TypeError, "data is a Tensor already; use it as it is", Tensor, X),
-    row(TypeError, "data: got a list, wanted a Tensor or an array", setattr, leaf(2), "data", [1.0]),
     row(RuntimeError, "was made by mul", nn.init.zeros_, 2 * leaf(2)),
     row(ValueError, r"kaiming_normal_: tensor has shape \(2,\), wanted", nn.init.kaiming_normal_, leaf(2)),
     row(ValueError, "mode is 'fan', wanted 'fan_in' or 'fan_out'", nn.init.kaiming_uniform_, X, mode="fan"),
-    row(ValueError, "normal_: std is -1.0, wanted at least 0", nn.init.normal_, X, 0, -1),
+    row(ValueError, "normal_: std is -1, wanted at least 0", nn.init.normal_, X, 0, -1),
 ]
 
 # ---- reading, the tape -----------------------------------------------------------------------------------------------
-
-
-def walked():
-    """A scalar, through whose graph backward has gone."""
-    loss = (leaf(2) * leaf(2)).sum()
-    loss.backward()
-    return loss
-
-
-def changed():
-    """A scalar, one of whose factors was written to since."""
-    factor = leaf(2)
-    loss = (factor * leaf(2)).sum()
-    write(factor)[...] = 2
-    return loss
-
-
-@primitive
-def doubled(input):
-    return 2 * input
-
-
-def without_tape():
-    with minigrad.no_grad():
-        loss = leaf(2).sum()
-    loss.backward()
 
 
 SEVERAL, INNER = r"self has shape \(2, 3\), wanted a single element", 2 * leaf(2)
 LOSS = leaf(2).sum()
 NUMPY = r"numpy: self requires a gradient, which NumPy would lose; call .detach\(\).numpy\(\)"
 NONE = "the Tensor has no history and does not require a gradient; make what you differentiate by with requires_g"
-UNUSED = r"grad: the outputs do not depend on inputs\[0\]; pass allow_unused=True"
 READ = [
     row(ValueError, f"item: {SEVERAL}", X.item),
-    row(ValueError, rf"bool: {SEVERAL}; ask .any\(\) or .all\(\)", bool, X),
-    row(TypeError, "index: self has .*wanted a single integer", operator.index, X),
     row(TypeError, "len: self has no dimensions", len, SCALAR),
     row(RuntimeError, NUMPY, leaf(2).numpy),
     row(BufferError, r"dlpack: self requires a gradient, .*call .detach\(\)", np.from_dlpack, leaf(2)),
     row(TypeError, "wanted an element type such as 'float32' or the name of a device", X.to, "half"),
     row(RuntimeError, "requires_grad_: self is the result of an operation; use .detach", INNER.requires_grad_, False),
-    row(RuntimeError, "deepcopy: self was made by mul, wanted a leaf", INNER.__deepcopy__, {}),
     row(RuntimeError, f"backward: {NONE}", SCALAR.backward),
     row(RuntimeError, r"an output of shape \(2,\) is no scalar; pass a gradient", leaf(2).backward),
-    row(RuntimeError, "retain_graph=True|freed", walked().backward),
-    row(RuntimeError, r"compute the loss outside of no_grad\(\)", without_tape),
-    row(RuntimeError, "was changed after it was used", changed().backward),
     row(ValueError, "gradient .*shape", LOSS.backward, Tensor(np.ones(2, np.float32))),
     row(RuntimeError, r"grad: inputs\[0\] does not require a gradient", minigrad.grad, LOSS, X),
     row(TypeError, "grad: an output is a float, wanted a Tensor", minigrad.grad, 1.0, leaf(2)),
-    row(RuntimeError, UNUSED, minigrad.grad, LOSS, leaf(2)),
     row(RuntimeError, "register_hook: .*the hook would never be called", X.register_hook, print),
     row(RuntimeError, "hook: wants a leaf that", INNER.register_post_accumulate_grad_hook, print),
     row(RuntimeError, "retain_grad: self does not require a gradient", X.retain_grad),
     row(RuntimeError, "write: the Tensor was made by mul; only leaves", write, INNER),
-    row(TypeError, "a rule is given for x, the arguments are", doubled.grads, x=lambda g: g),
-    row(TypeError, r"the rule of input asks for \['y'\]", doubled.grads, input=lambda g, y: g),
-    row(RuntimeError, "doubled: input requires a gradient but has no rule", doubled, leaf(2)),
-    row(TypeError, "recompute: function is a int, wanted one that can be called", minigrad.recompute, 3),
 ]
 
 # ---- modes -----------------------------------------------------------------------------------------------------------
@@ -181,12 +141,10 @@ def without_room(function, *args, **options):
     return row(MemoryError, WORDS, lambda: function(*args, **options))
 
 
-ROW, COLUMN, IMAGE = wide(MILLION, 1), wide(1, MILLION), wide(1, 1, 4, 4)
 MEMORY = [
     without_room(minigrad.zeros, MILLION, MILLION),
-    without_room(F.matmul, ROW, COLUMN),
-    without_room(F.conv2d, IMAGE, wide(1, 1, 1, 1), padding=MILLION),
-    without_room(nn.Linear, MILLION, MILLION),
+    without_room(F.matmul, wide(MILLION, 1), wide(1, MILLION)),
+    without_room(F.conv2d, wide(1, 1, 4, 4), wide(1, 1, 1, 1), padding=MILLION),
 ]
 
 REFUSALS = [*MADE, *READ, *MODES, *DEVICES, *MEMORY]

@@ -5,7 +5,7 @@ import numpy as np
 import minigrad
 from minigrad import Tensor, data, draw, nn, optim, profile, train
 from minigrad.amp import GradScaler
-from minigrad.data import Compose, Dataset, Flip, Loader, Normalize
+from minigrad.data import Dataset, Flip, Loader, Normalize
 from minigrad.optim import lr_scheduler as schedules
 from minigrad.parallel import ShardSampler
 from minigrad.train import History, confusion_matrix
@@ -25,14 +25,10 @@ SETS = [
     row(TypeError, "images are float64, wanted uint8, pixels 0..255", Dataset, IMAGES / 255, LABELS, "abc"),
     row(ValueError, r"images have shape \(6, 16\), wanted", Dataset, IMAGES.reshape(6, 16), LABELS, "abc"),
     row(ValueError, r"labels\[2\] = 2, but there are 2 classes \(0..1\)", Dataset, IMAGES, LABELS, "ab"),
-    row(TypeError, r"wanted the names of all, such as range\(10\)", Dataset, IMAGES, LABELS, 3),
     row(ValueError, "mean has 2 numbers, wanted 1, one a", Dataset, IMAGES, LABELS, "abc", "", "", (0.1, 0.2)),
-    row(TypeError, "dataset is a ndarray, wanted a minigrad.data.Dataset", loader, dataset=IMAGES),
     row(ValueError, "batch_size is 0, wanted at least 1", loader, batch_size=0),
-    row(TypeError, "Loader: device is 'gpu', wanted 'cpu', 'cuda', 'cuda:0'", loader, device="gpu"),
     row(ValueError, r"Normalize: std is \(0.0,\), wanted numbers a", Normalize, (0,), (0,)),
     row(ValueError, "Flip: p is 1.5, wanted a number from 0 to 1", Flip, 1.5),
-    row(TypeError, "Compose: a transform is a int, wanted a function", Compose, [Flip(), 3]),
     row(ValueError, "digits: split is 'test', wanted 'random' or 'writer", data.digits, "test"),
     row(ValueError, "shards is 3, wanted a multiple of the 2", ShardSampler, 3, 0, 2),
 ]
@@ -54,20 +50,15 @@ NANS[0].grad = Tensor(np.full(3, np.nan))
 OPTIMIZERS = [
     *(row(ValueError, "lr is -0.1, wanted at least 0", kind, weights(), lr=-0.1) for kind in KINDS),
     *(row(TypeError, "weight_decay is 'no', wanted a n", kind, weights(), 0.1, weight_decay="no") for kind in KINDS),
-    row(TypeError, "lr is 'Tensor', wanted a number", optim.SGD, weights(), lr=Tensor([0.1, 0.2])),
     row(ValueError, "momentum is 0, dampening 0; nesterov wants above 0", optim.SGD, weights(), 0.1, nesterov=True),
-    row(TypeError, "betas is 0.9, wanted a pair of numbers", optim.Adam, weights(), betas=0.9),
     row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
     row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
-    row(TypeError, "params is a Parameter, wanted a list of Tensors", optim.SGD, weights()[0]),
-    row(TypeError, r"params\[0\] is a ndarray, wanted a Tensor", optim.SGD, [np.ones(3)]),
     row(RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach", optim.SGD, [weights()[0] * 2]),
     row(ValueError, r"params\[1\] \(shape \(3,\)\) is there twice", optim.SGD, SHARED * 2),
     row(ValueError, r"options \['learning_rate'\]", optim.SGD, [{"params": weights(), "learning_rate": 1}]),
     row(ValueError, "max_norm is -1.0, wanted at least 0", optim.clip_grad_norm_, weights(), -1.0),
     row(RuntimeError, "the gradients is nan", optim.clip_grad_norm_, NANS, 1.0, error_if_nonfinite=True),
     row(ValueError, r"GradScaler: .*are \[0.0, 2.0, 0.5\], wanted", GradScaler, init_scale=0),
-    row(TypeError, "outputs is a int, wanted a Tensor or several", GradScaler().scale, 3),
     row(RuntimeError, "update: no gradients were checked since the last update", GradScaler().update),
     row(ValueError, r"got \['scale'\], wanted \['_growth_tracker'", GradScaler().load_state_dict, {"scale": 1}),
 ]
@@ -87,7 +78,6 @@ def ended():
 
 OTHER = [schedules.StepLR(sgd(), 2)]
 SCHEDULES = [
-    row(TypeError, "StepLR: optimizer is a Linear, wanted an Optimizer", schedules.StepLR, nn.Linear(2, 2), 3),
     row(ValueError, "StepLR: .*step_size is 0, wanted at least 1", schedules.StepLR, sgd(), 0),
     row(ValueError, "T_max is 0, wanted at least 1", schedules.CosineAnnealingLR, sgd(), 0),
     row(ValueError, "lr_lambda has 2 values, wanted one for each of 1 groups", schedules.LambdaLR, sgd(), [abs, abs]),
@@ -95,7 +85,6 @@ SCHEDULES = [
     row(TypeError, r"schedulers\[0\] is a StepLR, wanted a schedule of this", schedules.SequentialLR, sgd(), OTHER, []),
     row(ValueError, r"got \{\}, wanted such as", OTHER[0].load_state_dict, {}),
     row(RuntimeError, "step 3 of 2; make it with more total_steps", ended().step),
-    row(TypeError, "metrics is 'low', wanted a number", schedules.ReduceLROnPlateau(sgd()).step, "low"),
 ]
 
 # ---- fit, evaluate, predict ------------------------------------------------------------------------------------------
@@ -116,18 +105,12 @@ PIXELS, ENDED, HISTORY = minigrad.zeros(2, 16), profile.Profile(), History([{"lo
 TWO = minigrad.tensor([0, 1])
 OTHERS = optim.SGD(model().parameters(), 0.1)
 FIT = [
-    row(TypeError, "fit: model is <class .*ReLU'>, wanted an instance of Module", fit, nn.ReLU),
     row(TypeError, "fit: loader is a Dataset, wanted batches: data.Loader", fit, batches=DATA),
-    row(TypeError, "fit: optimizer is <class .*SGD'>, wanted an instance", fit, optimizer=optim.SGD),
     row(ValueError, "fit: epochs is 0, wanted at least 1", fit, epochs=0),
     row(ValueError, "fit: clip is 0, wanted at least", fit, clip=0),
     row(ValueError, "fit: precision is 'half', wanted 'float32' or 'tf32' or", fit, precision="half"),
-    row(TypeError, "fit: scaler is 2.0, wanted an instance of GradScaler", fit, scaler=2.0),
     row(ValueError, "fit: schedule belongs to another optimiser", fit, schedule=schedules.StepLR(OTHERS, 2)),
-    row(TypeError, "fit: loss is a str, wanted a function", fit, loss="cross_entropy"),
     row(ValueError, "fit: loss gave 0.5, wanted a Tensor of one", fit, loss=lambda scores, labels: 0.5),
-    row(TypeError, r"fit: callbacks\[0\] is <built-in function print>, want", fit, callbacks=[print]),
-    row(TypeError, "fit: test is a float, wanted batches", fit, test=0.2),
     row(ValueError, "fit: loader has no images in epoch 1", fit, batches=[]),
     row(TypeError, r"is ndarray\(2, 4\), ndarray\(2,\), wanted a pair", fit, batches=[(np.zeros((2, 4)), np.zeros(2))]),
     row(ValueError, "wanted .* at least one", fit, batches=[(PIXELS[:0], minigrad.zeros(0, dtype="int64"))]),
@@ -142,10 +125,8 @@ FIT = [
 
 DRAWN = [
     row(ValueError, r"weight has shape \(3, 3\), wanted \(O, C, p, q\)", draw.filters, np.ones((3, 3))),
-    row(TypeError, "axes is a int, wanted one matplotlib Axes", draw.filters, np.ones((1, 1, 2, 2)), axes=3),
     row(ValueError, r"wanted \(C, H, W\)", draw.feature_maps, np.ones((1, 2, 3, 3))),
     row(ValueError, "whole numbers from 0 to 1", draw.worst_mistakes, np.zeros((2, 1, 4, 4)), [0, 2], np.eye(2)),
-    row(TypeError, "learning_curve: history is a list, want a train.Hi", draw.learning_curve, [0.5, 0.4]),
     row(ValueError, "wanted .png or .svg", draw.save, draw.confusion_matrix(np.eye(2)), "a.pdf"),
     row(TypeError, "graph: ", draw.graph, [1.0]),
 ]

@@ -171,7 +171,7 @@ def _dinput_of_silu(g, input):
 silu.grads(input=_dinput_of_silu)
 
 
-@casting("float32")
+@casting("float32", "logsigmoid", "softplus")
 @primitive(fixed=("beta", "threshold"))
 @widened
 def softplus(input, beta=1, threshold=20):
@@ -201,7 +201,6 @@ def _dinput_of_softplus(g, input, beta, threshold):
 softplus.grads(input=_dinput_of_softplus)
 
 
-@casting("float32")
 def logsigmoid(input):
     """The logarithm of sigmoid, exact where sigmoid itself rounds to 0.
 

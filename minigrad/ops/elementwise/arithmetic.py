@@ -17,7 +17,7 @@ from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
 from ..autocast import casting
-from ..conversions import no_slope, precise, to, widened
+from ..conversions import no_slope, precise, to, ufunc, widened
 from .choices import eq, isnan, le, logical_and, logical_or, where
 
 __all__ = ["abs", "add", "cos", "div", "erf", "exp", "expm1", "isclose", "log", "log10", "log1p", "log2", "mul", "neg"]
@@ -26,7 +26,7 @@ __all__ += ["pow", "reciprocal", "remainder", "rsqrt", "sigmoid", "sign", "sin",
 # ---- of two arguments ------------------------------------------------------------------------------------------------
 
 
-@primitive
+@ufunc(input=lambda g: g, other=lambda g: g)
 def add(input, other):
     """Elementwise sum.
 
@@ -34,13 +34,9 @@ def add(input, other):
     Grads   dinput = g        dother = g
     Shapes  input, other broadcast to out
     """
-    return elementwise("add", input, other)
 
 
-add.grads(input=lambda g: g, other=lambda g: g)
-
-
-@primitive
+@ufunc(input=lambda g: g, other=lambda g: -g)
 def sub(input, other):
     """Elementwise difference.
 
@@ -49,10 +45,6 @@ def sub(input, other):
     Shapes  input, other broadcast to out
     Types   neither bool: see logical_not and logical_xor
     """
-    return elementwise("sub", input, other)
-
-
-sub.grads(input=lambda g: g, other=lambda g: -g)
 
 
 @primitive
@@ -98,7 +90,7 @@ div.grads(
 )
 
 
-@primitive
+@ufunc(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
 def remainder(input, other):
     """What an elementwise division rounded down leaves; it has the sign of other.
 
@@ -108,13 +100,9 @@ def remainder(input, other):
     Types   not both bool
     Errors  ValueError for an integer divided by 0
     """
-    return elementwise("remainder", input, other)
 
 
-remainder.grads(input=lambda g: g, other=precise(lambda g, input, other: -g * div(input, other, rounding_mode="floor")))
-
-
-@casting("float32")
+@casting("float32", "pow", "square")
 @primitive
 def pow(input, exponent):
     """Elementwise power.
@@ -130,22 +118,7 @@ def pow(input, exponent):
         return elementwise("mul", input, input if exponent == 2 else 1.0)  # far cheaper than a logarithm
     if cheap and exponent in (0.5, -0.5):
         return (sqrt if exponent > 0 else rsqrt).forward(input)  # at -0 and -inf too what PyTorch gives
-    if cheap and input.itemsize > 2 and exponent and -LARGEST <= exponent <= LARGEST and exponent % 1 == 0:
-        return _whole_power(input, int(exponent))
     return elementwise("pow", input, exponent)
-
-
-LARGEST = 8  # of the exponents for which products are used: they round once for each
-
-
-def _whole_power(x, exponent):
-    """x to a whole power by repeated squaring: where x < 0, NumPy's power takes up to a hundred times as long."""
-    out = x
-    for bit in f"{exponent:b}".lstrip("-")[1:]:
-        out = elementwise("mul", out, out, out=None if out is x else out)
-        if bit == "1":
-            out = elementwise("mul", out, x, out=out)
-    return out if exponent > 0 else elementwise("div", 1.0, out, out=None if out is x else out)
 
 
 def _dinput_of_pow(g, input, exponent):
@@ -170,7 +143,7 @@ pow.grads(input=precise(_dinput_of_pow), exponent=precise(_dexponent_of_pow))
 # ---- of one argument -------------------------------------------------------------------------------------------------
 
 
-@primitive
+@ufunc(input=lambda g: -g)
 def neg(input):
     """Elementwise negation.
 
@@ -179,13 +152,8 @@ def neg(input):
     Shapes  out as input
     Types   not bool: see logical_not
     """
-    return elementwise("neg", input)
 
 
-neg.grads(input=lambda g: -g)
-
-
-@casting("float32")
 def square(input):
     """Elementwise square.
 
@@ -197,7 +165,7 @@ def square(input):
 
 
 @casting("float32")
-@primitive
+@ufunc(input=lambda g, out: g * out)
 def exp(input):
     """Elementwise exponential.
 
@@ -205,14 +173,10 @@ def exp(input):
     Grads   dx = g * out
     Shapes  out as input
     """
-    return elementwise("exp", input)
-
-
-exp.grads(input=lambda g, out: g * out)
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, out: g * (out + 1)))
 def expm1(input):
     """Elementwise exponential minus 1, exact near 0.
 
@@ -220,14 +184,10 @@ def expm1(input):
     Grads   dx = g * (out + 1)
     Shapes  out as input
     """
-    return elementwise("expm1", input)
-
-
-expm1.grads(input=precise(lambda g, out: g * (out + 1)))
 
 
 @casting("float32")
-@primitive
+@ufunc(input=lambda g, input: g / input)
 def log(input):
     """Elementwise natural logarithm; -inf at 0, NaN below.
 
@@ -235,14 +195,10 @@ def log(input):
     Grads   dx = g / x
     Shapes  out as input
     """
-    return elementwise("log", input)
-
-
-log.grads(input=lambda g, input: g / input)
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, input: g / (input * math.log(10))))
 def log10(input):
     """Elementwise logarithm to the base 10; -inf at 0, NaN below.
 
@@ -250,14 +206,10 @@ def log10(input):
     Grads   dx = g / (x * ln(10))
     Shapes  out as input
     """
-    return elementwise("log10", input)
-
-
-log10.grads(input=precise(lambda g, input: g / (input * math.log(10))))
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, input: g / (input * math.log(2))))
 def log2(input):
     """Elementwise logarithm to the base 2; -inf at 0, NaN below.
 
@@ -265,14 +217,10 @@ def log2(input):
     Grads   dx = g / (x * ln(2))
     Shapes  out as input
     """
-    return elementwise("log2", input)
-
-
-log2.grads(input=precise(lambda g, input: g / (input * math.log(2))))
 
 
 @casting("float32")
-@primitive
+@ufunc(input=precise(lambda g, input: g / (input + 1)))
 def log1p(input):
     """Elementwise natural logarithm of 1 + x, exact near 0.
 
@@ -280,13 +228,9 @@ def log1p(input):
     Grads   dx = g / (x + 1)
     Shapes  out as input
     """
-    return elementwise("log1p", input)
 
 
-log1p.grads(input=precise(lambda g, input: g / (input + 1)))
-
-
-@primitive
+@ufunc(input=lambda g, out: g / (2 * out))
 def sqrt(input):
     """Elementwise square root; NaN below 0.
 
@@ -294,10 +238,6 @@ def sqrt(input):
     Grads   dx = g / (2 * out)
     Shapes  out as input
     """
-    return elementwise("sqrt", input)
-
-
-sqrt.grads(input=lambda g, out: g / (2 * out))
 
 
 @casting("float32")
@@ -332,7 +272,7 @@ def reciprocal(input):
 reciprocal.grads(input=precise(lambda g, out: -g * (out * out)))
 
 
-@primitive
+@ufunc(input=precise(lambda g, input: g * cos(input)))
 def sin(input):
     """Elementwise sine of angles in radians; NaN at +-inf.
 
@@ -340,13 +280,9 @@ def sin(input):
     Grads   dx = g * cos(x)
     Shapes  out as input
     """
-    return elementwise("sin", input)
 
 
-sin.grads(input=precise(lambda g, input: g * cos(input)))
-
-
-@primitive
+@ufunc(input=precise(lambda g, input: g * -sin(input)))
 def cos(input):
     """Elementwise cosine of angles in radians; NaN at +-inf.
 
@@ -354,13 +290,9 @@ def cos(input):
     Grads   dx = -g * sin(x)
     Shapes  out as input
     """
-    return elementwise("cos", input)
 
 
-cos.grads(input=precise(lambda g, input: g * -sin(input)))
-
-
-@primitive
+@ufunc(input=precise(lambda g, out: g * (1 - out * out)))
 def tanh(input):
     """Elementwise hyperbolic tangent.
 
@@ -368,10 +300,6 @@ def tanh(input):
     Grads   dx = g * (1 - out^2)
     Shapes  out as input
     """
-    return elementwise("tanh", input)
-
-
-tanh.grads(input=precise(lambda g, out: g * (1 - out * out)))
 
 
 @primitive
@@ -407,7 +335,7 @@ def erf(input):
 erf.grads(input=precise(lambda g, input: g * (2 / math.sqrt(math.pi) * exp(-(input * input)))))
 
 
-@primitive
+@ufunc(input=lambda g, input: g * sign(input))
 def abs(input):
     """Elementwise absolute value.
 
@@ -416,10 +344,6 @@ def abs(input):
     Shapes  out as input
     Types   not bool
     """
-    return elementwise("abs", input)
-
-
-abs.grads(input=lambda g, input: g * sign(input))
 
 
 @primitive

@@ -13,13 +13,17 @@ from ...core.check import number_in
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import elementwise
+from ..conversions import ufunc
 
 __all__ = ["bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "clamp", "eq", "ge", "gt", "isfinite", "isinf"]
 __all__ += ["isnan", "le", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_fill", "maximum"]
 __all__ += ["minimum", "ne", "where"]
 
 
-@primitive
+@ufunc(
+    input=lambda g, input, other: _unless_less(g, input, other),
+    other=lambda g, input, other: _unless_less(g, other, input),
+)
 def maximum(input, other):
     """Elementwise larger value; NaN if either is.
 
@@ -28,16 +32,12 @@ def maximum(input, other):
             dother = 0 where other < input, else g / 2 where input = other, else g;  NaN passes g to both
     Shapes  input, other broadcast to out
     """
-    return elementwise("maximum", input, other)
 
 
-maximum.grads(
-    input=lambda g, input, other: _unless_less(g, input, other),
-    other=lambda g, input, other: _unless_less(g, other, input),
+@ufunc(
+    input=lambda g, input, other: _unless_less(g, other, input),
+    other=lambda g, input, other: _unless_less(g, input, other),
 )
-
-
-@primitive
 def minimum(input, other):
     """Elementwise smaller value; NaN if either is.
 
@@ -46,13 +46,6 @@ def minimum(input, other):
             dother = 0 where other > input, else g / 2 where input = other, else g;  NaN passes g to both
     Shapes  input, other broadcast to out
     """
-    return elementwise("minimum", input, other)
-
-
-minimum.grads(
-    input=lambda g, input, other: _unless_less(g, other, input),
-    other=lambda g, input, other: _unless_less(g, input, other),
-)
 
 
 def _unless_less(g, x, y):

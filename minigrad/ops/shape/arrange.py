@@ -14,9 +14,8 @@ from ...core.check import axes_of, axis_of, integer_of, integers_of, shape_of
 from ...core.primitive import primitive
 from ...core.tensor import tensor_of, tensors_of
 from ...device import array_module
-from ..autocast import casting
 from .select import getitem
-from .views import flatten, movedim, reshape, sized_axis, transpose, unsqueeze
+from .views import copy_op, expand, flatten, movedim, reshape, sized_axis, transpose, unsqueeze
 
 __all__ = ["cat", "chunk", "diagonal", "flip", "repeat", "roll", "split", "stack", "t", "tile", "tril", "triu"]
 __all__ += ["unbind"]
@@ -47,7 +46,6 @@ def part(input, axis, start, size):
     return getitem(input, (slice(None),) * axis + (slice(start, start + size),))
 
 
-@casting("widest")
 def cat(tensors, dim=0):
     """Tensors one after the other along a dimension; those of shape (0,) add nothing beside others.
 
@@ -69,7 +67,6 @@ def cat(tensors, dim=0):
     return cat_op(*tensors, dim=axis)
 
 
-@casting("widest")
 def stack(tensors, dim=0):
     """Tensors of one shape along a new dimension.
 
@@ -134,24 +131,6 @@ def unbind(input, dim=0):
 # ---- repeated, turned, masked ----------------------------------------------------------------------------------------
 
 
-@primitive
-def _tile(input, dims):
-    """Copies of input, dims[k] of them along axis k."""
-    device.check_room((*dims, *input.shape), input.dtype)  # the elements are as many
-    return array_module(input).tile(input, dims)
-
-
-def _dinput_of_tile(g, input_shape, dims):
-    """The sum over the copies, which stand apart as axes of their own once every axis is cut into (copies, size)."""
-    ndim = max(len(dims), len(input_shape))
-    dims, shape = ((1,) * (ndim - len(sizes)) + sizes for sizes in (dims, input_shape))
-    apart = reshape(g, [n for both in zip(dims, shape, strict=True) for n in both])
-    return reshape(apart.sum(tuple(range(0, 2 * ndim, 2))), input_shape)
-
-
-_tile.grads(input=_dinput_of_tile)
-
-
 def tile(input, dims):
     """input side by side, dims[k] times along dimension k.
 
@@ -159,7 +138,13 @@ def tile(input, dims):
     Grads   dinput = sum of g over the copies
     Shapes  (n_0, ...) -> (dims[0] n_0, ...); the shorter of dims and the shape gets ones in front
     """
-    return _tile(tensor_of("tile", "input", input), shape_of("tile", "dims", (dims,)))
+    dims = shape_of("tile", "dims", (dims,))
+    ndim = max(tensor_of("tile", "input", input).ndim, len(dims))
+    dims, shape = ((1,) * (ndim - len(sizes)) + sizes for sizes in (dims, input.shape))
+    pairs = list(zip(dims, shape, strict=True))
+    apart = reshape(input, [n for size in shape for n in (1, size)])  # copies stand along axes of their own
+    copies = copy_op(expand(apart, [n for pair in pairs for n in pair]), None)
+    return reshape(copies, [count * size for count, size in pairs])
 
 
 def repeat(input, repeats):
@@ -172,7 +157,7 @@ def repeat(input, repeats):
     repeats = shape_of("repeat", "repeats", (repeats,))
     if len(repeats) < tensor_of("repeat", "input", input).ndim:
         raise ShapeError(f"repeat: repeats is {repeats}, wanted at least {input.ndim} numbers (shape {input.shape})")
-    return _tile(input, repeats)
+    return tile(input, repeats)
 
 
 def flip(input, dims):

@@ -17,7 +17,6 @@ from ...core.check import axis_of, flag_of, integer_of, number_of
 from ...core.primitive import primitive
 from ...core.tensor import Tensor, tensor_of
 from ...device import array_module
-from ..autocast import casting
 from ..elementwise.choices import where
 from .arrange import stack
 from .select import getitem, pick, put, within
@@ -67,7 +66,6 @@ def _source(op, index, src, dtype):
     return src if src.shape == index.shape else getitem(src, tuple([slice(n) for n in index.shape]))
 
 
-@casting("widest")
 def scatter_add(input, dim, index, src):
     """input with elements of src added at the index of each along a dimension.
 

@@ -121,20 +121,20 @@ def _classes(name, *rows):
         *(sample(real(3), classes(3)), sample(real(4, 3), classes(3, 4))),
         *rows,
         refusal(ValueError, f"{name}: target has shape (2, 1), wanted (2,)", real(2, 3), classes(3, 2, 1)),
-        refusal(ValueError, "target[0] = 3, but there are 3 classes (0..2)", real(2, 3), given(3, 0)),
         refusal(TypeError, f"{name}: target has elements", real(2, 3), real(2)),
         refusal(RuntimeError, f"{name}: weight requires a gradient", real(2, 3), classes(3, 2), real(3)),
     )
 
 
 CLASSES = [
-    _classes("nll_loss"),
+    _classes("nll_loss", refusal(IndexError, "gather: the indices run from 0 to 3", real(2, 3), given(3, 0))),
     _classes(
         "cross_entropy",
         *(sample(real(4, 3), classes(3, 4), WEIGHT, label_smoothing=0.2, reduction=how) for how in REDUCTIONS),
         *(sample(real(4, 3), probabilities(4, 3), WEIGHT, label_smoothing=0.1, reduction=how) for how in REDUCTIONS),
         sample(real(2, 3, 2), probabilities(2, 3, 2), real(3)),
         sample(real(3), probabilities(3)),
+        refusal(ValueError, "target[0] = 3, but there are 3 classes (0..2)", real(2, 3), given(3, 0)),
         refusal(ValueError, "label_smoothing is 1.5", real(2, 3), classes(3, 2), label_smoothing=1.5),
         refusal(ValueError, "but target holds probabilities", real(2, 3), probabilities(2, 3), ignore_index=1),
     ),
