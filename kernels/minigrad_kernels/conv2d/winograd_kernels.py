@@ -19,8 +19,6 @@ from ..toolchain.transform import (
 )
 from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 
-__all__ = ["LANES", "SIDE", "SQUARE", "correlate", "sum_filter"]
-
 LANES = VECTOR_BYTES // 4
 SQUARE = 36  # frequencies
 

@@ -12,7 +12,7 @@ from collections import deque
 
 import numpy as np
 from cupy import asarray as upload
-from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_stream, get_elapsed_time, runtime
+from cupy.cuda import Device, Event, alloc_pinned_memory, driver, get_current_stream, runtime
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
@@ -20,7 +20,7 @@ from ..modes import capturing
 from .compiler import NoCompilerError
 from .kernel import SPECIFIC
 
-__all__ = ["Launcher", "device_architecture", "device_name", "milliseconds", "upload", "write"]
+__all__ = ["Launcher", "device_architecture", "upload", "write"]
 
 SLOTS = {  # of struct: the type of a parameter, filled up to 8 bytes
     "f16": "e6x", "f32": "f4x", "f64": "d", "i8": "b7x", "u8": "B7x", "i16": "h6x", "u16": "H6x",
@@ -75,21 +75,6 @@ def device_architecture(device):
     """(major, minor) of a device's compute capability."""
     digits = Device(device).compute_capability
     return int(digits[:-1]), int(digits[-1])
-
-
-def device_name(device):
-    """What the driver calls a device."""
-    return runtime.getDeviceProperties(device)["name"].decode()
-
-
-def milliseconds(start):
-    """How long the current stream takes for what start() gives to it; the host waits."""
-    first, last, stream = Event(), Event(), get_current_stream()
-    first.record(stream)
-    start()
-    last.record(stream)
-    last.synchronize()
-    return get_elapsed_time(first, last)
 
 
 def _split(architecture):
