@@ -52,7 +52,7 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
     plan = plan_of(direction, geometry, winograd)
     setups = [_setup(way, itemsize) for way in ways(direction, geometry)]
-    return _Ways(plan, setups, max(one.bytes for one in (*setups, *[plan] * (plan is not None))))
+    return _Ways(plan, setups, max(one.bytes for one in (*setups, plan) if one))
 
 
 def _setup(way, itemsize):

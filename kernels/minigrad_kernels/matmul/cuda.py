@@ -2,9 +2,8 @@
 
 Each rung is one idea more than the one below. For float32: plain, tiled, register, buffered; register has a second
 name for smaller tiles. On tensor cores, for float16, bfloat16, and float32 rounded to TF32 in the mode tf32: tensor,
-async, and tma, for Hopper, where its name asks for it. Float64 runs on the plain rung. On the rungs that are started
-for networks, from register on and but for tma, long sums of few results are cut into slices, which a second launch
-adds.
+async, and tma, for Hopper, where its name asks for it. Float64 runs on the plain rung. From register on, but not
+on tma, long sums of few results are cut into slices, which a second launch adds; see cuda_split.py.
 """
 
 from functools import lru_cache, partial
@@ -84,7 +83,7 @@ class Plan(NamedTuple):
 def _plan(kind, operands, a_aligned, b_aligned, rung):
     """None where no one stride leads through the batch, or it has more matrices than a grid can count."""
     p, itemsize, on_cores = product_of(*operands), operands[-1], kind in cuda_tensor.CORES
-    if p is None or p.count > MOST:
+    if p is None or p.matrices > MOST:
         return None
     layout = layout_of(p, a_aligned, b_aligned, itemsize)
     if kind == "tf32" and rung is None and layout not in LAYOUTS:
@@ -95,17 +94,17 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     kernels, (rows, columns) = LADDERS[kind][name]
     kernel, down, across = kernels[None if None in kernels else layout], blocks_of(p.m, rows), blocks_of(p.n, columns)
     if name == "plain":
-        return Plan(p, kernel, (blocks_of(p.m * p.n, THREADS), 1, p.count), (THREADS,))
+        return Plan(p, kernel, (blocks_of(p.m * p.n, THREADS), 1, p.matrices), (THREADS,))
     if name == "tiled":
-        return Plan(p, kernel, (down, across, p.count), (TILE, TILE))
-    slices, depth, shared = *slices_of(p, rows if on_cores else side_of(p), on_cores), 0
+        return Plan(p, kernel, (down, across, p.matrices), (TILE, TILE))
+    (slices, depth), shared = slices_of(p, rows if on_cores else side_of(p), on_cores), 0
     if name == "async":
         shared = cuda_async.shared_bytes(kind, layout)
     elif name == "tma":
         slices, depth, shared = 1, p.k, cuda_hopper.SHARED
     sizes = p.m, p.n, p.k, depth, slices, p.a_m, p.a_k, p.b_k, p.b_n, p.a_z, p.b_z, p.m * p.n
     plane = (down * across, 1) if on_cores else (down, across)
-    return Plan(p, kernel, (*plane, p.count * slices), (kernel.threads,), sizes, slices, shared)
+    return Plan(p, kernel, (*plane, p.matrices * slices), (kernel.threads,), sizes, slices, shared)
 
 
 def most_slices(kind, p):
@@ -140,7 +139,7 @@ def ready(a, b):
     if not a.size or not b.size or a.itemsize == 8:
         return Call(0, forward)
     found = (plan.product for plan, _ in _parts(None, a, b))
-    return Call(max(partial_bytes(p.count * p.m * p.n, most_slices(kind_of(a.dtype), p)) for p in found), forward)
+    return Call(max(partial_bytes(p.matrices * p.m * p.n, most_slices(kind_of(a.dtype), p)) for p in found), forward)
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
@@ -162,11 +161,11 @@ def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
         if plan.sizes:
             maps = cuda_hopper.maps_of(p, left, right) if plan.kernel is cuda_hopper.tma else ()
             arguments = partial(_arguments, (left, right), (*maps, *plan.sizes))
-            yield from in_slices(plan, arguments, left, bias, relu, beside, to, workspace, p.n, count=p.count)
+            yield from in_slices(plan, arguments, left, bias, relu, beside, to, workspace, p.n, count=p.matrices)
             continue
-        left = _stack(left, (p.count, p.m, p.k), (p.a_z, p.a_m, p.a_k))
-        right = _stack(right, (p.count, p.k, p.n), (p.b_z, p.b_k, p.b_n))
-        beside, to = (_stack(array, (p.count, p.m, p.n), (p.m * p.n, p.n, 1)) for array in (beside, to))
+        left = _stack(left, (p.matrices, p.m, p.k), (p.a_z, p.a_m, p.a_k))
+        right = _stack(right, (p.matrices, p.k, p.n), (p.b_z, p.b_k, p.b_n))
+        beside, to = (_stack(array, (p.matrices, p.m, p.n), (p.m * p.n, p.n, 1)) for array in (beside, to))
         yield plan.kernel, plan.grid, plan.block, (left, right, bias, beside, to, bool(relu)), 0
 
 

@@ -124,7 +124,7 @@ KIND = (1 << 62) | (1024 // 16 << 32) | (1 << 16)  # of a descriptor: chunks tur
 
 def misfit(p):
     """What the rung wants besides what loads of 128 bits do, in words; None where it fits."""
-    if p.count == 1 and p.k and (p.m == 1 or p.a_m >= p.k) and (p.n == 1 or p.b_n >= p.k):
+    if p.matrices == 1 and p.k and (p.m == 1 or p.a_m >= p.k) and (p.n == 1 or p.b_n >= p.k):
         return None
     return "rows of a and b that follow each other in memory: positive strides, at least as long as a row; no batch"
 

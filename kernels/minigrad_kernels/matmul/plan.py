@@ -16,9 +16,12 @@ SLICE, SLICE_ON_CORES = (64, 256, 16), (128, 512, 32)
 
 
 class Product(NamedTuple):
-    """`count` products of M x K by K x N. Strides in elements, 0 along axes of size 1; z leads to the next matrix."""
+    """Products of M x K by K x N, one for each of some matrices.
 
-    count: int
+    Strides are in elements, and 0 along axes of size 1; those of z lead to the next matrix.
+    """
+
+    matrices: int
     m: int
     n: int
     k: int
@@ -71,7 +74,7 @@ def blocks_of(size, tile):
 def side_of(p):
     """Rows and columns of the tile that suits a Product: large ones read least, small ones waste least and give more
     blocks."""
-    large, middle = (p.count * blocks_of(p.m, side) * blocks_of(p.n, side) for side in (128, 64))
+    large, middle = (p.matrices * blocks_of(p.m, side) * blocks_of(p.n, side) for side in (128, 64))
     return 64 if large * 4 > middle * 1.25 or large < BLOCKS else 128
 
 
@@ -91,7 +94,7 @@ def cut_of(terms, blocks, on_cores=False):
 
 def slices_of(p, side, on_cores=False):
     """(slices, terms of a slice) of the sums of a Product in square tiles."""
-    return cut_of(p.k, p.count * blocks_of(p.m, side) * blocks_of(p.n, side), on_cores)
+    return cut_of(p.k, p.matrices * blocks_of(p.m, side) * blocks_of(p.n, side), on_cores)
 
 
 # ---- how operands lie ------------------------------------------------------------------------------------------------
