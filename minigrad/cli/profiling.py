@@ -22,7 +22,7 @@ def run_profile(options):
     run = Run(options.out, f"profile-{settings.names[0]}")
     run.check_new()
     settings.set_threads(options.threads)
-    training = Training(settings, *settings.datasets(), parallel.init("local"))
+    training = Training(settings, *settings.datasets(), parallel.init())
     said = f"{' on '.join(settings.names)}, {settings.device}: steps of {settings.batch_size} images"
     print(*filter(None, (note, said)), sep="\n")
     trainer = Trainer(training.model, training.optimizer)

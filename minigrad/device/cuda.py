@@ -6,7 +6,6 @@ for which it was allocated. Arrays come to the host by synchronous copies; those
 
 import contextlib
 import functools
-import gc
 import math
 import re
 
@@ -169,12 +168,7 @@ class Gpu(Place):
         dtype = np.dtype(dtype)
         strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
         with self.active():  # which says in words that there is no memory
-            try:
-                memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
-            except cupy.cuda.memory.OutOfMemoryError:
-                gc.collect()
-                self.empty_cache()
-                memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
+            memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
             return cupy.ndarray(shape, dtype, memory, strides)
 
     def out_of_memory(self, error):

@@ -42,7 +42,6 @@ with warnings.catch_warnings():
 
 __all__ = ["Group", "NcclCollectives", "version"]
 
-OLDEST = 21801  # 2.18.1
 SHARING = 23000  # 2.30.0: from there on several ranks may be told to share a GPU
 OFTEN = 256  # calls after which the ranks compare in any case
 URGENT = -1  # the priority of a stream whose kernels go first
@@ -52,15 +51,12 @@ PASSED, NOT_READY = 0, 600  # of cudaEventQuery
 def version():
     """NCCL's version as a number: 23203 is 2.32.3.
 
-    Errors  RuntimeError where NCCL is missing or too old
+    Errors  RuntimeError where NCCL is missing
     """
-    package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
     if not nccl.available:
+        package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
         raise StateError(f"NCCL is not installed; pip install {package}, or take backend='host'")
-    found = nccl.get_version()
-    if found < OLDEST:
-        raise StateError(f"NCCL is {found}, wanted {OLDEST} (2.18.1) or newer; pip install -U {package}")
-    return found
+    return nccl.get_version()
 
 
 class Group:
@@ -148,7 +144,7 @@ class NcclCollectives(HostCollectives):
     """
 
     def __init__(self, host, gpu):
-        super().__init__(host.transport, host.seconds)
+        super().__init__(host.transport, host.timeout)
         self._version, self.nccl, self.host = version(), Group(gpu), host
         self._agreed, self._latest, self._count, self._history = set(), "", 0, 0
         self._watch, self._calling, self._recorder = Watch(self.nccl, host), Calling(""), lambda: None

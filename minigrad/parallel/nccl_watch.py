@@ -19,7 +19,7 @@ __all__ = ["GRACE", "Calling", "Started", "Watch", "within"]
 
 POLL = 0.05  # seconds between two looks at what goes on
 GRACE = 2.0  # seconds in which the other ranks are told why this process ends, or in which it hears of their end
-PATIENT = 10  # timeouts within which the caller's stream must come to a collective
+PATIENT = 3  # timeouts within which the caller's stream must come to a collective
 
 
 def within(seconds, gpu, *calls):

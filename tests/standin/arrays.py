@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .graphs import capturing, noted, recorded, refuse
-from .machine import current, mark, written
+from .machine import current, written
 from .memory import MemoryPointer, alloc
 from .names import known, signature
 from .streams import Device
@@ -114,17 +114,6 @@ class ndarray:
             raise RuntimeError("`out` cannot be specified when copying to non-contiguous ndarray")
         out[...] = self._x
         return out
-
-    def set(self, arr, stream=None):
-        """Copy an array of the host of the same shape and dtype into this one, which must be contiguous."""
-        self._check_host(arr)
-        refuse(stream=stream)  # the host waits, or its memory may be paged out
-        current().copied["to device"] += self.nbytes
-        if stream is None:
-            current().wait("set")
-        self._x[...] = arr
-        current().access("set", [], [self._x], stream)
-        mark(self._x)
 
     def _check_host(self, other):
         if not isinstance(other, np.ndarray | ndarray) or (other.dtype, other.shape) != (self.dtype, self.shape):

@@ -61,7 +61,6 @@ class Machine:
     failed            the code of a failure that the GPU has from now on, 0 for none
     contexts          devices that were the current one of a thread when it did something there, or were chosen
     nccl              see nccl.state
-    asked             (thread, its current device) of those who asked events or NCCL how they are
     """
 
     def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
@@ -71,7 +70,7 @@ class Machine:
         self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
-        self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
+        self.captures, self.graph_launches, self.failed, self.contexts = {}, [], 0, set()
         self.nccl = SimpleNamespace(calls=[], version=23203, error=0, absent=False, groups={})
         self.lock, self.thread = threading.RLock(), _Thread()
         self.pinned = weakref.WeakValueDictionary()  # address on the host -> the bytes there
@@ -92,9 +91,6 @@ class Machine:
             raise CUDARuntimeError(101)
         self.thread.device = number
         self.contexts.add(number)
-
-    def note_asking(self):
-        self.asked.add((threading.current_thread().name, self.device))
 
     def stream(self, stream=None):
         """(device, what the driver calls it) of a stream, the current one without; 0 is the default one."""
