@@ -39,13 +39,10 @@ def count():
     Errors  RuntimeError if none can, and why
     """
     try:
-        found = runtime.getDeviceCount()
+        return runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
-        advice = "check that nvidia-smi shows a GPU and its driver (580 or newer for CUDA 13)"
+        advice = "check that nvidia-smi shows a GPU and its driver (580 or newer for CUDA 13), and CUDA_VISIBLE_DEVICES"
         raise StateError(f"no GPU can be used: {error}; {advice}") from error
-    if not found:
-        raise StateError("the driver shows no GPU; see CUDA_VISIBLE_DEVICES")
-    return found
 
 
 def place(number=None):

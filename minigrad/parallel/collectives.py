@@ -65,9 +65,8 @@ def flat_of(op, name, array, changed=True):
 def words(array):
     """Element type, shape and, unless it is C's, the order of the axes in memory: what ranks must have in common."""
     array = array.array if isinstance(array, Tensor) else array
-    order = device.order_of(array)
-    plain = order == tuple(range(array.ndim)) or array.flags.c_contiguous
-    return f"{array.dtype} {array.shape}".replace(" ", "") + ("" if plain else f"in{order}".replace(" ", ""))
+    turned = "" if array.flags.c_contiguous else f"in{device.order_of(array)}"
+    return f"{array.dtype}{array.shape}{turned}".replace(" ", "")
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------

@@ -50,9 +50,6 @@ class Communicator:
         self.closed, self.models = False, 0
         self.host, self._on_gpus = HostCollectives(transport, timeout), {}
 
-    def __repr__(self):
-        return f"<{self.transport.name} communicator, rank {self.rank} of {self.size}>"
-
     # ---- collectives ---------------------------------------------------------------------------------------------
 
     def all_reduce(self, array, op="sum", *, label="", asynchronous=False):

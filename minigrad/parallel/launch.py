@@ -56,7 +56,8 @@ class Launch:
         self.name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
         self.logs = Path(logs or "launch-logs", self.name).absolute()
         self.mpiexec = mpiexec()
-        self.stop, self.end = None, math.inf  # the first signal, and when patience with ranks ends
+        self.job = self.stop = None  # mpiexec, and the first signal
+        self.end = math.inf  # when patience with ranks ends
 
     def run(self):
         """Attempts until one ends well; the exit code: see `minigrad launch --help`."""
@@ -77,45 +78,42 @@ class Launch:
             "MINIGRAD_TIMEOUT": f"{self.timeout:g}",
         }
         command = [self.mpiexec, "-n", str(self.ranks), *(("-hosts", self.hosts) if self.hosts else ())]
-        job = subprocess.Popen(
+        self.job = subprocess.Popen(
             [*command, sys.executable, "-P", rank.__file__, str(folder), *self.words],
             env=os.environ | variables,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             preexec_fn=with_parent,
         )
-        self._wait(job)
-        notes = _notes(folder)
+        code, notes = self._waited(), _notes(folder)
         if self.stop is not None:
-            well = job.returncode == 0 or all(note.get("code") in (0, HARD + signal.SIGINT) for note in notes.values())
+            well = code == 0 or all(note.get("code") in (0, HARD + signal.SIGINT) for note in notes.values())
             self._print(f"stopped by signal {self.stop}" + ("" if well else "; not all ranks left in time"))
             return 0 if well and self.stop == signal.SIGTERM else HARD + self.stop
-        if job.returncode == 0:
+        if code == 0:
             return 0
-        who, refused = _blame(notes, folder, job.returncode)
+        who, refused = _blame(notes, folder, code)
         again, then = False, "it would refuse again" if refused else "no restarts are left"
         if number < self.max_restarts and not refused:
             again, then = True, f"starting again ({number + 1} of {self.max_restarts} restarts)"
         self._print(f"attempt {number}: {who}; {then}; logs: {folder}")
         return None if again else REFUSED if refused else 1
 
-    def _wait(self, job):
-        """Until mpiexec ends; after a signal for so long that the ranks can leave."""
-        told = False
-        while job.poll() is None and time.monotonic() < self.end:
-            if self.stop is not None and not told:
-                told = True
-                self._print(f"signal {self.stop}: the ranks are asked to leave, within {self.grace:g} s")
-                job.terminate()  # mpiexec passes it on
+    def _waited(self):
+        """The exit code of mpiexec, once it has ended; after a signal the ranks have a while to leave."""
+        while self.job.poll() is None and time.monotonic() < self.end:
             time.sleep(TICK)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)  # and what it left
-        job.wait()
+            os.killpg(self.job.pid, signal.SIGKILL)  # and what it left
+        return self.job.wait()
 
     def _note(self, number, frame):
         """A signal came: the ranks have a while to leave."""
         if self.stop is None:
             self.stop, self.end = number, time.monotonic() + self.grace
+            self._print(f"signal {number}: the ranks are asked to leave, within {self.grace:g} s")
+            if self.job is not None:
+                self.job.terminate()  # mpiexec passes it on
 
     def _print(self, text):
         with contextlib.suppress(OSError):  # nobody may be there to read it

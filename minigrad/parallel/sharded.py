@@ -48,6 +48,7 @@ class ShardedOptimizer(Optimizer):
         self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
         self._owners = dealt_out(self._parameters(), self.world.size)
         self._buckets = [(rank, bucket) for rank in range(self.world.size) for bucket in buckets_of(self._part(rank))]
+        self._gather()
         self._keep_own_part()
 
     name = property(lambda self: self.optimizer.name)
@@ -55,6 +56,12 @@ class ShardedOptimizer(Optimizer):
 
     def _part(self, rank):
         return [parameter for parameter, owner in self._owners.items() if owner == rank]
+
+    def _gather(self):
+        """Have the parameters look at their places in the buckets, also those that were given other arrays since."""
+        for _, bucket in self._buckets:
+            bucket.gather([parameter.array for parameter in bucket.tensors])
+            bucket.scatter()
 
     def add_param_group(self, param_group):
         raise StateError("ShardedOptimizer: parameters are dealt out already; add the group before wrapping")
@@ -75,11 +82,11 @@ class ShardedOptimizer(Optimizer):
         """Update this rank's parameters, then take those of all ranks."""
         with self._alone():
             self.optimizer.step(scale=scale, found_inf=found_inf)
-        works = []
-        for rank, bucket in self._buckets:
-            bucket.gather([parameter.array for parameter in bucket.tensors])
-            bucket.scatter()
-            works.append(self.world.broadcast(bucket.array, rank, label="parameters", asynchronous=True))
+        self._gather()
+        works = [
+            self.world.broadcast(bucket.array, rank, label="parameters", asynchronous=True)
+            for rank, bucket in self._buckets
+        ]
         for work, (_, bucket) in zip(works, self._buckets, strict=True):
             work.wait()
             for parameter in bucket.tensors:

@@ -90,22 +90,18 @@ ENDS = [  # what is started, how the command ends or with which code: the exit c
     (SLURM, "2", 2, 1),
     (JOB, "waits", 75, 1),
     (JOB, "finishes", 0, 1),
-    (MPI_JOB, "waits", 75, 1),
-    (MPI_JOB, "3", 3, 1),
 ]
 
 
 @pytest.mark.parametrize("path, how, code, times", ENDS, ids=[f"{path.name} {how}" for path, how, *_ in ENDS])
 def test_a_job_finishes_or_leaves_or_fails(tmp_path, path, how, code, times):
     """Left early it goes back into the queue, or ends with 75; failed Slurm tries it again, unless it was refused."""
-    for name, text in (STAND_INS | {"mpiexec": STAND_INS["srun"]}).items():
+    for name, text in STAND_INS.items():
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     command = ["bash", SLURM]
     if path is not SLURM:
-        spec = yaml.safe_load(path.read_text())["spec"]
-        head = spec["mpiReplicaSpecs"]["Launcher"] if path is MPI_JOB else spec
-        command = head["template"]["spec"]["containers"][0]["command"]
+        command = yaml.safe_load(path.read_text())["spec"]["template"]["spec"]["containers"][0]["command"]
     variables = {"DATA": "data", "RUN": str(tmp_path), "HOW": how, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     variables |= {"SLURM_JOB_ID": "4711", "SLURM_CPUS_PER_TASK": "8"}
     job = subprocess.Popen(command, env=variables, cwd=tmp_path, start_new_session=True)

@@ -9,7 +9,6 @@ import pytest
 from minigrad.cli import main
 from minigrad.core.errors import MinigradError
 from minigrad.parallel import mpi
-from minigrad.parallel.launch import _blame
 from tests.parallel.launch_runs import HOST, gone_or_killed, launch, launched, pids, script
 
 ALIVE = "while True: time.sleep(1)\n"
@@ -42,22 +41,6 @@ def test_ranks_are_told_who_they_are_and_restarts_are_used_up(tmp_path):
         assert line.format(1) in found and found.count("error of 1") == 1
     code, _, err = launch(tmp_path, *words, "--max-restarts", 0, *script(tmp_path, BODY), "-n", "5")
     assert code == 1 and f"{failed}no restarts are left; logs: " in err and not pids(tmp_path, 2)
-
-
-BLAMES = {  # (exit code and time that each rank noted, who is named, whether it refused)
-    "by itself, though later": ([(3, 2), (75, 1)], "rank 0 on a: exited with code 3", False),
-    "killed, which others noticed before": ([(-9, 2), (1, 1)], "rank 0 on a: was killed by signal 9", False),
-    "first of two": ([(3, 2), (4, 1)], "rank 1 on a: exited with code 4", False),
-    "refused, the other has not ended": ([(), (2, 2)], "rank 1 on a: exited with code 2", True),
-    "all by others": ([(75, 2), (75, 1)], "rank 1 on a: exited with code 75", False),
-    "nobody began": ([], "mpiexec exited with code 7", False),
-}
-
-
-def test_who_failed_is_named(tmp_path):
-    for name, (ends, named, refused) in BLAMES.items():
-        notes = {rank: {"host": "a", **dict(zip(("code", "at"), end, strict=False))} for rank, end in enumerate(ends)}
-        assert _blame(notes, tmp_path, 7) == (named, refused), name
 
 
 @pytest.mark.parametrize("missing", ["mpi4py", "mpiexec"])

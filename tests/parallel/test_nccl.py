@@ -66,13 +66,9 @@ def world_of_one(timeout=60.0):
     return world, deterministic(False)(world.all_reduce)(x)
 
 
-def calls(machine, rank=0):
-    """What a rank asked of NCCL."""
-    return [call for call in state(machine).calls if call.rank == rank]
-
-
 def names(machine, rank=0):
-    return [call.name for call in calls(machine, rank)]
+    """What a rank asked of NCCL."""
+    return [call.name for call in state(machine).calls if call.rank == rank]
 
 
 # ---- results ---------------------------------------------------------------------------------------------------------
@@ -117,7 +113,7 @@ def test_the_current_stream_waits_only_where_wait_is_called(machine, monkeypatch
 
 def test_memory_stays_until_its_work_is_done(machine):
     world, x = world_of_one()
-    machine.endless.add(world.collectives(x).nccl.stream.ptr)
+    machine.endless.add(world.collectives(x).stream.ptr)
     y = device.move(np.ones(1000), "cuda:0")
     memory = weakref.ref(y.data.mem)
     with deterministic(False):
@@ -181,7 +177,7 @@ def test_nccl_that_is_missing_or_fails(machine, monkeypatch, native):
     from minigrad.parallel import nccl
 
     world, x = world_of_one()
-    world.collectives(x).nccl.group.destroy()
+    world.collectives(x).group.destroy()
     with pytest.raises(CommunicationError, match=r"label=\): rank 0: NCCL failed: NCCL_ERROR_INVALID_ARGUMENT"):
         world.all_reduce(x)
     world = Communicator(LocalTransport())
@@ -234,8 +230,8 @@ def test_a_call_that_does_not_come_back_ends_the_process(machine, ended, monkeyp
     """As the first ones, in which NCCL connects the ranks."""
     from minigrad.parallel import nccl
 
-    connect = nccl.Group.connect
-    monkeypatch.setattr(nccl.Group, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
+    connect = nccl.NcclCollectives.connect
+    monkeypatch.setattr(nccl.NcclCollectives, "connect", lambda self, *words: (ended.wait(20), connect(self, *words)))
     world = Communicator(LocalTransport(), timeout=0.3)
     world.all_reduce(device.move(np.ones(3), "cuda:0"), label="first")
     assert ended.codes == [FAILED]
@@ -248,7 +244,7 @@ def test_an_abort_ends_what_waits_on_the_gpu_and_is_the_only_end(machine, monkey
 
     monkeypatch.setattr(nccl, "GRACE", 0.2)
     world, x = world_of_one()
-    world.collectives(x).nccl.group.graphs.add(graph := threading.Event())  # as one that captured a call
+    world.collectives(x).group.graphs.add(graph := threading.Event())  # as one that captured a call
     state(machine).absent = True
     assert not world.all_reduce(x, asynchronous=True).done
     with pytest.raises(KeyError), world:

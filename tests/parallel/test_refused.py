@@ -104,7 +104,6 @@ REFUSED = [
     (ShapeError, r"the timeout \(MINIGRAD_TIMEOUT\) is -1, wanted sec", lambda w: init(-1)),
     (ShapeError, "ranks are started by mpiexec, srun or `minig", lambda w: ranks_started(TORCHRUN)),
     # shards
-    (ShapeError, "shards is 3, wanted a multiple of the 2 ranks", lambda w: parallel(w, shards=3)),
     (ShapeError, "6 shards make 3 for each of 2 ranks, wanted a power", lambda w: parallel(w, shards=6)),
     # DataParallel
     (KindError, "and no DataParallel", lambda w: DataParallel(parallel(w), w)),

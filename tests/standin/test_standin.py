@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -30,11 +31,6 @@ def stream(cupy):
     return cupy.cuda.Stream(non_blocking=True)
 
 
-@pytest.fixture
-def a(cupy):
-    return cupy.asarray(HOST)
-
-
 def relu(x, row, out, size=None):
     """Starts a kernel itself, without the checks of its family."""
     bias_relu((1,), (256,), (x, row, out, out.size if size is None else size, row.size))
@@ -43,30 +39,25 @@ def relu(x, row, out, size=None):
 # ---- names, arguments, devices ---------------------------------------------------------------------------------------
 
 REFUSED = {
-    "np.asarray(a)": (TypeError, "Implicit conversion to a NumPy array is not allowed"),
     "host + a": (TypeError, "Unsupported type <class 'numpy.ndarray'>"),
     "cupy.bogus": (AttributeError, "module 'cupy' has no attribute 'bogus'"),
-    "setattr(a, 'label', 1)": (AttributeError, "label"),
-    "cupy.add(a, a, where=a > 2)": (TypeError, "Wrong arguments"),
     "a.max(initial=0)": (TypeError, "unexpected keyword argument 'initial'"),
     "cupy.fuse": (NotImplementedError, "cupy.fuse is one of CuPy's names, but is not modelled"),
-    "cupy.empty(3, object)": (ValueError, "Unsupported dtype object"),
-    "cupy.cuda.runtime.setDevice(2)": (RuntimeError, "cudaErrorInvalidDevice"),
     "there + a": (ValueError, "array device = 1 while current = 0"),
     "relu(there, a[0], a)": (ValueError, "x lies on device 1, the current device is 0"),
     "stream.use()": (RuntimeError, "not created on the current device"),
 }
 
 
-def test_refuses(cupy, a):
+def test_refuses(cupy):
+    a = cupy.asarray(HOST)
     with cupy.cuda.Device(1):
-        there, stream = cupy.asarray(a), cupy.cuda.Stream()
+        there, stream = cupy.asarray(HOST), cupy.cuda.Stream()
     space = dict(cupy=cupy, np=np, a=a, there=there, stream=stream, host=HOST, relu=relu)
     for expression, (error, message) in REFUSED.items():
         with pytest.raises(error, match=message):
             eval(expression, space)
             print(expression)
-    assert (a.T + a.T).flags.c_contiguous and cupy.empty_like(a.T).strides == (4, 12) and a.sum().shape == ()
 
 
 def test_names_are_those_of_cupy():
@@ -101,8 +92,8 @@ def test_streams_that_do_not_wait_are_found(cupy, stream):
         stream.synchronize()
 
 
-def test_kernels_and_memory_take_part_in_the_order_of_streams(cupy, stream, a):
-    row, out, x = cupy.ones(3, np.float32), cupy.empty((2, 3), np.float32), cupy.ones(8, np.float32)
+def test_kernels_and_memory_take_part_in_the_order_of_streams(cupy, stream):
+    a, row, out, x = map(cupy.asarray, (HOST, HOST[0], np.empty_like(HOST), np.ones(8, np.float32)))
     with pytest.raises(StateError, match="out of bounds: .* byte 8 of out, which has 8"):
         relu(a, row, cupy.ones(64, np.float32)[3:5], 6)
     relu(a, row, out)
@@ -121,8 +112,6 @@ def test_kernels_and_memory_take_part_in_the_order_of_streams(cupy, stream, a):
 FORBIDDEN = {
     "item": lambda cupy, x, s: x.sum().item(),
     "get to pageable memory": lambda cupy, x, s: x.get(s, out=np.empty(3, np.float32), blocking=False),
-    "asarray": lambda cupy, x, s: cupy.asarray(np.ones(3)),
-    "the stream": lambda cupy, x, s: s.synchronize(),
     "whether an event is done": lambda cupy, x, s: s.record().done,
 }
 
@@ -139,25 +128,21 @@ def test_what_waits_spoils_the_capture(cupy, stream):
             assert not stream.is_capturing() and x.tolist() == [1, 1, 1]
 
 
-def test_other_streams_join_by_events_and_must_come_back(cupy, stream):
-    def captured(come_back):
-        stream.begin_capture()
-        beside.wait_event(stream.record())
-        with beside:
-            cupy.multiply(x[0], 3, out=x[0])
-        if come_back:
-            stream.wait_event(beside.record())
-        cupy.add(x[0] if come_back else y, 1, out=y)
-        return stream.end_capture()
-
+def test_other_streams_come_back_and_memory_stays(cupy, stream):
     with stream:
-        beside, x, y = cupy.cuda.Stream(non_blocking=True), [cupy.ones(4, np.float32)], cupy.ones(4, np.float32)
-        with pytest.raises(RuntimeError, match="StreamCaptureUnjoined"):
-            captured(False)
-        found = captured(True)
+        beside, x = cupy.cuda.Stream(non_blocking=True), [cupy.ones(4, np.float32)]
+        for comes_back in (False, True):
+            stream.begin_capture()
+            beside.wait_event(stream.record())
+            with beside:
+                cupy.multiply(x[0], 3, out=x[0])
+            if comes_back:
+                stream.wait_event(beside.record())
+            with nullcontext() if comes_back else pytest.raises(RuntimeError, match="StreamCaptureUnjoined"):
+                found = stream.end_capture()
         found.launch(stream)
         found.launch(stream)
-        assert y.tolist() == [10] * 4
+        assert x[0].tolist() == [9] * 4
         found.launch(stream)
         with pytest.raises(OrderError):
             found.launch(beside)
@@ -170,9 +155,7 @@ def test_other_streams_join_by_events_and_must_come_back(cupy, stream):
 
 WRONG = {  # (the call, the error, what it says)
     "size": (lambda r, x, other, s: r.allReduce(x, x, 9, 7, 0, s), ValueError, "36 bytes at .* no such memory is"),
-    "overlap": (lambda r, x, other, s: r.allReduce(x, x + 4, 7, 7, 0, s), ValueError, "receives in, in part"),
     "device": (lambda r, x, other, s: r.allReduce(x, other, 8, 7, 0, s), ValueError, "of memory of device"),
-    "stream": (lambda r, x, other, s: r.allReduce(x, x, 8, 7, 0, s + 1), ValueError, "which is none of device"),
     "no group": (lambda r, x, other, s: r.send(x, 8, 7, 1, s), ValueError, "outside of a group"),
     "order": (lambda r, x, other, s: r.allReduce(x, x, 8, 7, 0, 0), OrderError, "does not wait for it"),
     "others": (lambda r, x, other, s: r.broadcast(x, x, 8, 7, r.rank_id(), s), ValueError, "ranks call differently"),
