@@ -53,7 +53,7 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--grace": dict(type=not_negative, default=30.0, help="seconds that ranks have to leave after SIGTERM; default 30"),
     "--grid": dict(nargs="+", type=count, default=[1], metavar="N", help="blocks, on up to three axes; default 1"),
     "--hosts": dict(metavar="A:4,B:4", help="hosts and how many ranks fit on each; default this host"),
-    "--logs": dict(metavar="FOLDER", help="what ranks other than 0 print; default launch-logs/JOB"),
+    "--logs": dict(metavar="FOLDER", help="what ranks other than 0 print; default launch-logs"),
     "--max-restarts": dict(type=natural, default=3, metavar="N", help="after failures; default 3"),
     "--no-report": dict(action="store_false", dest="report", help="write no report.html"),
     "--onnx": dict(type=Path, required=True, metavar="FILE", help="the file to write"),
@@ -65,7 +65,7 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--steps": dict(type=count, default=5, metavar="N", help="to record, after a few that are not; default 5"),
     "--tensorboard": dict(action="store_true", help="write event files for TensorBoard into the run folder"),
     "--threads": dict(type=count, metavar="N", help="for kernels; the result does not depend on it"),
-    "--timeout": dict(type=positive, default=30.0, help="seconds that a rank waits for another; default 30"),
+    "--timeout": dict(type=positive, default=300.0, help="seconds that a rank waits for another; default 300"),
     "--write": dict(action="store_true", help="make the manifest anew"),
 }
 

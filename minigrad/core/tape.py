@@ -267,7 +267,7 @@ def _first_gradient(op, tensor, gradient):
     if gradient is None:
         if tensor.array.size != 1:
             raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
-        return Tensor.made(device.one_like(tensor.array))
+        return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.array))
     if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")
     if gradient.dtype != tensor.dtype:

@@ -55,7 +55,6 @@ __all__ = [
     "host",
     "may_share_memory",
     "move",
-    "one_like",
     "order_of",
     "workspace",
     "zeros",
@@ -245,20 +244,6 @@ def fill(array, value):
 
 def zeros(shape, dtype=default_dtype, order=None, like=None):
     return full(shape, 0, dtype, order, like)
-
-
-def one_like(array):
-    """1 in the shape of an array of one element. A GPU's is kept: each step asks for the first gradient of its loss."""
-    if type(array) is np.ndarray:
-        return np.ones(array.shape, array.dtype)
-    return _one(place_of(array), array.dtype).reshape(array.shape)
-
-
-@functools.cache
-def _one(there, dtype):
-    one = full((), 1, dtype, like=there)
-    there.wait()  # other streams may be the next to read it
-    return one
 
 
 def arange(stop, like=None):

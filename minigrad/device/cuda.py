@@ -6,7 +6,6 @@ for which it was allocated. Arrays come to the host by synchronous copies; those
 
 import contextlib
 import functools
-import gc
 import math
 import re
 
@@ -40,13 +39,10 @@ def count():
     Errors  RuntimeError if none can, and why
     """
     try:
-        found = runtime.getDeviceCount()
+        return runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
-        advice = "check that nvidia-smi shows a GPU and its driver (580 or newer for CUDA 13)"
+        advice = "check that nvidia-smi shows a GPU and its driver (580 or newer for CUDA 13), and CUDA_VISIBLE_DEVICES"
         raise StateError(f"no GPU can be used: {error}; {advice}") from error
-    if not found:
-        raise StateError("the driver shows no GPU; see CUDA_VISIBLE_DEVICES")
-    return found
 
 
 def place(number=None):
@@ -169,12 +165,7 @@ class Gpu(Place):
         dtype = np.dtype(dtype)
         strides = strides_of(shape, c_order(len(shape)) if order is None else order, dtype.itemsize)
         with self.active():  # which says in words that there is no memory
-            try:
-                memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
-            except cupy.cuda.memory.OutOfMemoryError:
-                gc.collect()
-                self.empty_cache()
-                memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
+            memory = cupy.cuda.alloc(math.prod(shape) * dtype.itemsize)
             return cupy.ndarray(shape, dtype, memory, strides)
 
     def out_of_memory(self, error):

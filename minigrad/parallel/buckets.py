@@ -51,25 +51,16 @@ def bucket_bounds(sizes, first=None, bucket=None):
     first = min(SMALLEST, bucket) if first is None else first
     if sum(sizes) <= first:
         return [(0, len(sizes))] if sizes else []
-    tail = _tail(sizes, first)
-    bounds, start, held = [], 0, 0
-    for index, size in enumerate(sizes[:tail]):
+    tail = len(sizes) - 1
+    while sum(sizes[tail - 1 :]) <= first:
+        tail -= 1
+    ends, held = [0], 0
+    for end, size in enumerate(sizes[:tail], 1):
         held += size
-        if held >= (bucket if bounds else first):
-            bounds.append((start, index + 1))
-            start, held = index + 1, 0
-    if start < tail:
-        bounds.append((start, tail))
-    return [*bounds, (tail, len(sizes))]
-
-
-def _tail(sizes, limit):
-    """Where the last bucket starts: the longest end of the list within the limit, but at least its last entry."""
-    start, held = len(sizes) - 1, sizes[-1]
-    while start and held + sizes[start - 1] <= limit:
-        start -= 1
-        held += sizes[start]
-    return start
+        if held >= (first if len(ends) == 1 else bucket) or end == tail:
+            ends.append(end)
+            held = 0
+    return list(itertools.pairwise([*ends, len(sizes)]))
 
 
 # ---- flat memory: many tensors in one array, so that one collective carries them all --------------------------------
@@ -83,20 +74,19 @@ def view_of(flat, start, like):
 
 
 class Bucket:
-    """Tensors of one device and element type, and an array with a view for each, filled up to a multiple of `ranks`.
+    """Tensors of one device and element type, and an array with a view for each.
 
     tensors     in the order in which they lie
-    array       1-D, zeros between and behind the views
+    array       1-D, without gaps
     views       arrays of the shapes and layouts of the tensors
     """
 
-    def __init__(self, tensors, ranks=1):
+    def __init__(self, tensors):
         self.tensors = list(tensors)
         first = self.tensors[0].array
-        self.starts = [0, *np.cumsum([tensor.array.size for tensor in self.tensors]).tolist()]
-        self.size = -(-self.starts[-1] // ranks) * ranks
-        self.array = device.zeros((self.size,), first.dtype, like=first)
-        self.views = [view_of(self.array, start, t.array) for start, t in zip(self.starts, self.tensors, strict=False)]
+        *starts, size = np.cumsum([0, *(tensor.array.size for tensor in self.tensors)]).tolist()
+        self.array = device.zeros((size,), first.dtype, like=first)
+        self.views = [view_of(self.array, start, t.array) for start, t in zip(starts, self.tensors, strict=True)]
 
     def gather(self, values):
         """Copy arrays to their places, unless they lie there already."""
@@ -110,12 +100,12 @@ class Bucket:
             tensor.data = view
 
 
-def buckets_of(tensors, ranks=1, nbytes=None):
+def buckets_of(tensors, nbytes=None):
     """Buckets for tensors in this order, cut by bucket_bounds at so many bytes, and where type or device change."""
     alike = itertools.groupby(tensors, lambda tensor: (tensor.dtype, tensor.device))
     runs = [list(run) for _, run in alike]
     return [
-        Bucket(run[start:end], ranks)
+        Bucket(run[start:end])
         for run in runs
         for start, end in bucket_bounds([tensor.array.nbytes for tensor in run], bucket=nbytes)
     ]

@@ -21,13 +21,12 @@ from minigrad_kernels.layout import is_dense
 from .. import device
 from ..core.tape import write
 from ..core.tensor import Tensor
-from .errors import CommunicationError, DeadlineError, DisagreementError
+from .errors import CommunicationError, DisagreementError
 from .transport import deadline_after
 
 __all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "Work", "flat_of", "pairwise", "words"]
 
 COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2  # channels: for collectives, for words, and from there on for tags
-FIRST = 600.0  # seconds for an operation of a world that has not made two steps: each rank compiles kernels meanwhile
 OPS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}  # a mean is a sum, divided in the end
 SMALL = 1 << 14  # bytes; up to here every rank gets the whole of every other, as waiting twice would cost more
 
@@ -66,9 +65,8 @@ def flat_of(op, name, array, changed=True):
 def words(array):
     """Element type, shape and, unless it is C's, the order of the axes in memory: what ranks must have in common."""
     array = array.array if isinstance(array, Tensor) else array
-    order = device.order_of(array)
-    plain = order == tuple(range(array.ndim)) or array.flags.c_contiguous
-    return f"{array.dtype} {array.shape}".replace(" ", "") + ("" if plain else f"in{order}".replace(" ", ""))
+    turned = "" if array.flags.c_contiguous else f"in{device.order_of(array)}"
+    return f"{array.dtype}{array.shape}{turned}".replace(" ", "")
 
 
 # ---- collectives -----------------------------------------------------------------------------------------------------
@@ -90,27 +88,23 @@ class Work:
         """The time.perf_counter() of its end, None before."""
         return self._future.result() if self.done else None
 
-    def wait(self, timeout=None):
-        """The result, once it is there. Errors: those of the operation; DeadlineError after so many seconds."""
-        if not futures.wait([self._future], timeout).done:
-            raise DeadlineError(f"wait: not done after {timeout} s")
+    def wait(self):
+        """The result, once it is there. Errors: those of the operation."""
         self._future.result()
         return self._value
 
 
 class HostCollectives:
-    """Each takes arrays without gaps, flat, and says `what` it is in words that all ranks share."""
+    """Each takes arrays without gaps, flat, and says `what` it is in words that all ranks share.
 
-    def __init__(self, transport, seconds):
-        self.transport, self.seconds, self.rank, self.size = transport, seconds, transport.rank, transport.size
+    timeout     seconds for one operation
+    """
+
+    def __init__(self, transport, timeout):
+        self.transport, self.timeout, self.rank, self.size = transport, timeout, transport.rank, transport.size
         # Each begins with another peer, so that no rank is flooded.
         self.peers = [(self.rank + step) % self.size for step in range(1, self.size)]
         self._thread, self._latest = futures.ThreadPoolExecutor(1, "minigrad-communication"), None
-
-    @property
-    def timeout(self):
-        """Seconds for one operation."""
-        return max(self.seconds, FIRST) if self.transport.young else self.seconds
 
     def start(self, run, value, asynchronous):
         """Do run() now, or in a thread beside after what that was given before; the value, or the Work of it."""

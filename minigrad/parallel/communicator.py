@@ -21,7 +21,7 @@ import contextvars
 import itertools
 import json
 
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.modes import capturing
 
 from ..core.modes import is_deterministic
@@ -45,19 +45,10 @@ class Communicator:
     """
 
     def __init__(self, transport, timeout=60.0, backend=None):
-        if transport.taken:
-            raise StateError("Communicator: the transport has one already; use that")
-        transport.taken, self.transport = True, transport
+        self.transport, self.timeout = transport, timeout
         self.rank, self.size, self.backend = transport.rank, transport.size, backend or transport.backend
         self.closed, self.models = False, 0
         self.host, self._on_gpus = HostCollectives(transport, timeout), {}
-
-    @property
-    def timeout(self):
-        return self.host.timeout
-
-    def __repr__(self):
-        return f"<{self.transport.name} communicator, rank {self.rank} of {self.size}>"
 
     # ---- collectives ---------------------------------------------------------------------------------------------
 

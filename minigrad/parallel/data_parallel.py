@@ -17,15 +17,13 @@ from ..device import random
 from ..nn import Module
 from .buckets import buckets_of
 from .collectives import words
-from .reducer import Phase, Reducer
+from .reducer import ADDING, ENDED, OUTSIDE, SENDING, Reducer
 from .sampler import Shards, ShardSampler
 from .sync_batch_norm import SyncBatchNorm
 from .team import Together
 from .transfer import world_of
 
 __all__ = ["DataParallel"]
-
-SETTLED = 2  # updates, after which all kernels are compiled and a rank is waited for no longer than its timeout
 
 
 class DataParallel(Module):
@@ -59,7 +57,6 @@ class DataParallel(Module):
                 f"DataParallel: SyncBatchNorm wants all shards of a batch at the same time, but this rank runs "
                 f"{len(self.sampler)} one after another; use as many ranks as shards"
             )
-        self._updates = 0
         self._agree({"bucket_bytes": bucket_bytes})
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
         if self.sampler.shards > 1:
@@ -107,13 +104,11 @@ class DataParallel(Module):
         return out
 
     def _check_use(self):
-        if self.reducer.released:
-            raise StateError("DataParallel: its module was wrapped again since; use the newer one")
-        for name, parameter in self._frozen:
-            if parameter.requires_grad:
-                raise StateError(
-                    f"DataParallel: {name} requires a gradient now and did not when the model was wrapped; wrap it anew"
-                )
+        thawed = next((name for name, parameter in self._frozen if parameter.requires_grad), None)
+        if thawed is not None:
+            raise StateError(
+                f"DataParallel: {thawed} requires a gradient now and did not when the model was wrapped; wrap it anew"
+            )
 
     def _drawing(self, shard):
         """Random numbers of a shard of this step."""
@@ -155,34 +150,31 @@ class DataParallel(Module):
 
     def _shards(self, parts):
         several = len(parts) > 1
-        self.reducer.begin(Phase.ADDING)
+        self.reducer.begin(ADDING)
         if several:
             self.buffers_in_step.begin()
         for number, part in zip(self.sampler.numbers, parts, strict=True):
             self._shard, last = number, number == self.sampler.numbers[-1]
-            self.reducer.phase = Phase.SENDING if last else Phase.ADDING
+            self.reducer.phase = SENDING if last else ADDING
             if part is not None:
                 with self._drawing(number):
                     yield part
             if not last:
                 self.reducer.end_shard()
                 self.buffers_in_step.end_shard(False)
-            elif self.reducer.phase is not Phase.ENDED:
+            elif self.reducer.phase is not ENDED:
                 self.reducer.finish()
 
     def _leave_shards(self):
         """Between updates: where a rank has several shards, a backward pass belongs to one of them or is a mistake."""
         self._shard = None
-        self.reducer.begin(Phase.OUTSIDE if len(self.sampler) > 1 else Phase.SENDING)
+        self.reducer.begin(OUTSIDE if len(self.sampler) > 1 else SENDING)
 
     def _end_update(self):
         """The gradients are there: let the buffers follow."""
         if len(self.sampler) > 1:
             self.buffers_in_step.end_shard(True)
         self.buffers_in_step.synchronize()
-        self._updates += 1
-        if self._updates == SETTLED:
-            self.world.transport.young = False
 
     @contextlib.contextmanager
     def no_sync(self):
@@ -214,9 +206,6 @@ class DataParallel(Module):
         """That of the module."""
         return self.module.load_state_dict(*args, **kwargs)
 
-    def __reduce__(self):
-        raise StateError("a DataParallel belongs to its ranks; copy its .module, or save its state_dict()")
-
     def to(self, *targets, **options):
         raise StateError("DataParallel: its gradients lie in buckets; move the module before it is wrapped")
 
@@ -228,26 +217,29 @@ class _Buffers:
     """
 
     def __init__(self, module, world):
-        self.tensors, self.world = list(module.buffers()), world
-        alike = sorted(self.tensors, key=lambda tensor: (tensor.device, str(tensor.dtype)))
-        self.buckets = buckets_of(alike) if world.size > 1 else []
+        alike = sorted(module.buffers(), key=lambda tensor: (tensor.device, str(tensor.dtype)))
+        self.buckets, self.world = buckets_of(alike), world
         self._before = self._of_first = None
 
-    def _copies(self):
-        return [device.copy(tensor.array, device.order_of(tensor.array)) for tensor in self.tensors]
+    def _arrays(self):
+        """The arrays of the buckets, in which all buffers lie from now on, to be read or written."""
+        for bucket in self.buckets:
+            bucket.gather([write(tensor) for tensor in bucket.tensors])
+            bucket.scatter()
+        return [bucket.array for bucket in self.buckets]
 
     def _put(self, arrays):
-        for tensor, array in zip(self.tensors, arrays, strict=True):
-            device.assign(write(tensor), array)
+        for own, array in zip(self._arrays(), arrays, strict=True):
+            device.assign(own, array)
 
     def begin(self):
         """Before the first of several shards of this rank."""
-        self._before, self._of_first = self._copies(), None
+        self._before, self._of_first = list(map(device.copy, self._arrays())), None
 
     def end_shard(self, last):
         """After each of several shards: the next starts where the first one did; in the end the first one counts."""
         if self._of_first is None:
-            self._of_first = self._copies()
+            self._of_first = list(map(device.copy, self._arrays()))
         self._put(self._of_first if last else self._before)
 
     def restore(self):
@@ -257,9 +249,5 @@ class _Buffers:
 
     def synchronize(self):
         """Take those of rank 0."""
-        for bucket in self.buckets:
-            bucket.gather([tensor.array for tensor in bucket.tensors])
-            self.world.broadcast(bucket.array, label="buffers")
-            for tensor in bucket.tensors:
-                write(tensor)
-            bucket.scatter()
+        for array in self._arrays() if self.world.size > 1 else ():
+            self.world.broadcast(array, label="buffers")

@@ -26,7 +26,6 @@ __all__ = ["Launch", "mpiexec"]
 
 REFUSED = 2  # exit code of a command that makes no sense, and would make none a second time
 SIGNALS = signal.SIGINT, signal.SIGTERM
-ONCE = 1.0  # seconds in which a signal that comes again is the same one: some send it to a process and its group
 TICK = 0.1  # seconds between looks at what has happened
 
 
@@ -46,20 +45,18 @@ class Launch:
     words        what Python is to run on each rank: a script or -m MODULE, with arguments
     ranks        how many ranks
     hosts        a:4,b:4 for mpiexec, hosts and how many ranks fit on each; default this host
-    timeout      seconds that a rank waits for another, from its second step on
+    timeout      seconds that a rank waits for another
     grace        seconds that ranks have to leave after SIGTERM
-    logs         folder for what ranks other than 0 print; hosts share it
+    logs         folder for what ranks other than 0 print, in a folder of this job; hosts share it
     """
 
-    def __init__(self, words, ranks, hosts=None, max_restarts=3, timeout=30.0, grace=30.0, logs=None):
+    def __init__(self, words, ranks, hosts=None, max_restarts=3, timeout=300.0, grace=30.0, logs=None):
         self.words, self.ranks, self.hosts, self.max_restarts = words, ranks, hosts, max_restarts
         self.timeout, self.grace = timeout, grace
         self.name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        self.logs = Path(logs or Path("launch-logs", self.name)).absolute()
+        self.logs = Path(logs or "launch-logs", self.name).absolute()
         self.mpiexec = mpiexec()
-        said = subprocess.run([self.mpiexec, "--version"], capture_output=True, text=True).stdout
-        self.is_open_mpi = "Open MPI" in said or "prte" in said.lower()
-        self.stop = self.stopped = None  # the first signal, and when it came
+        self.job = self.stop = None  # mpiexec, and the first signal
         self.end = math.inf  # when patience with ranks ends
 
     def run(self):
@@ -74,64 +71,49 @@ class Launch:
     def _attempt(self, number):
         """Start the ranks and wait for their end; an exit code, or None to try again."""
         folder = self.logs / f"attempt-{number}"
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob("rank-*.json"):  # of another job with the same logs, whose logs stay
-            stale.unlink()
+        folder.mkdir(parents=True)
         variables = {
             "MINIGRAD_ATTEMPT": str(number),
             "MINIGRAD_JOB": self.name,
             "MINIGRAD_TIMEOUT": f"{self.timeout:g}",
         }
-        job = subprocess.Popen(
-            [*self._mpiexec(variables), sys.executable, "-P", rank.__file__, str(folder), *self.words],
+        command = [self.mpiexec, "-n", str(self.ranks), *(("-hosts", self.hosts) if self.hosts else ())]
+        self.job = subprocess.Popen(
+            [*command, sys.executable, "-P", rank.__file__, str(folder), *self.words],
             env=os.environ | variables,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             preexec_fn=with_parent,
         )
-        self._wait(job)
-        notes = _notes(folder)
+        code, notes = self._waited(), _notes(folder)
         if self.stop is not None:
-            well = job.returncode == 0 or all(note.get("code") in (0, HARD + signal.SIGINT) for note in notes.values())
+            well = code == 0 or all(note.get("code") in (0, HARD + signal.SIGINT) for note in notes.values())
             self._print(f"stopped by signal {self.stop}" + ("" if well else "; not all ranks left in time"))
             return 0 if well and self.stop == signal.SIGTERM else HARD + self.stop
-        if job.returncode == 0:
+        if code == 0:
             return 0
-        who, refused = _blame(notes, folder, job.returncode)
+        who, refused = _blame(notes, folder, code)
         again, then = False, "it would refuse again" if refused else "no restarts are left"
         if number < self.max_restarts and not refused:
             again, then = True, f"starting again ({number + 1} of {self.max_restarts} restarts)"
         self._print(f"attempt {number}: {who}; {then}; logs: {folder}")
         return None if again else REFUSED if refused else 1
 
-    def _mpiexec(self, variables):
-        command = [self.mpiexec, "-n", str(self.ranks)]
-        if self.is_open_mpi:
-            command += ["--oversubscribe", *(word for name in variables for word in ("-x", name))]
-        if self.hosts:
-            command += ["--host" if self.is_open_mpi else "-hosts", self.hosts]
-        return command
-
-    def _wait(self, job):
-        """Until mpiexec ends; after a signal for so long that the ranks can leave."""
-        told = False
-        while job.poll() is None and time.monotonic() < self.end:
-            if self.stop is not None and not told:
-                told = True
-                self._print(f"signal {self.stop}: the ranks are asked to leave; once more to end them at once")
-                job.terminate()  # mpiexec passes it on
+    def _waited(self):
+        """The exit code of mpiexec, once it has ended; after a signal the ranks have a while to leave."""
+        while self.job.poll() is None and time.monotonic() < self.end:
             time.sleep(TICK)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)  # and what it left
-        job.wait()
+            os.killpg(self.job.pid, signal.SIGKILL)  # and what it left
+        return self.job.wait()
 
     def _note(self, number, frame):
-        """A signal came: the ranks have a while to leave, after a second one no more."""
-        now = time.monotonic()
+        """A signal came: the ranks have a while to leave."""
         if self.stop is None:
-            self.stop, self.stopped, self.end = number, now, now + self.grace
-        elif now - self.stopped > ONCE:
-            self.end = now
+            self.stop, self.end = number, time.monotonic() + self.grace
+            self._print(f"signal {number}: the ranks are asked to leave, within {self.grace:g} s")
+            if self.job is not None:
+                self.job.terminate()  # mpiexec passes it on
 
     def _print(self, text):
         with contextlib.suppress(OSError):  # nobody may be there to read it

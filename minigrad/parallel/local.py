@@ -26,12 +26,6 @@ class _Mail:
         self.waiting = defaultdict(deque)  # (source, to, channel) -> [(header, payload)]
         self.gone, self.reason = set(), None
 
-    def end(self, reason):
-        """Nothing is delivered any more, for this reason."""
-        with self.changed:
-            self.reason = self.reason or reason
-            self.changed.notify_all()
-
 
 class LocalTransport(Transport):
     """Messages between threads, through memory that they share."""
@@ -73,7 +67,9 @@ class LocalTransport(Transport):
         """Nothing is under way: a message is there as soon as it was posted."""
 
     def abort(self, reason):
-        self.mail.end(reason)
+        with self.mail.changed:
+            self.mail.reason = self.mail.reason or reason
+            self.mail.changed.notify_all()
 
     def close(self):
         with self.mail.changed:
@@ -112,7 +108,7 @@ def run_local(function, size, *arguments, timeout=60.0):
         for thread in threads:
             thread.join()
     except BaseException as error:  # Ctrl-C reaches this thread alone
-        mail.end(f"run_local: {type(error).__name__}")
+        LocalTransport(0, mail).abort(f"run_local: {type(error).__name__}")
         raise
     if failures:
         raise next((error for error in failures if not isinstance(error, CommunicationError)), failures[0])

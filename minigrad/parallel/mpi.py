@@ -1,8 +1,8 @@
 """MPI below the ranks: mpiexec starts them, mpi4py carries their messages.
 
-A message is one packet: the length of its header, the header, and the payload. Whoever waits asks MPI again and again,
-with sleeps between, so that a deadline and the words of other ranks are seen: a communicator beside that of the
-messages carries "I abort, because ..." and "I leave".
+A message is a header and a payload, one after the other. Whoever waits asks MPI again and again, with sleeps between,
+so that a deadline and the words of other ranks are seen: messages on channels of their own say "I abort, because ..."
+and "I leave".
 
 MPI itself neither notices nor ends a rank that others wait for in vain. So a process that leaves in disorder, be it by
 an exception or because communication was aborted, ends the whole job by MPI_Abort, after a moment in which the other
@@ -27,12 +27,10 @@ from .transport import Transport, deadline_after
 
 __all__ = ["MpiTransport"]
 
-LENGTH = 4  # bytes that hold the length of a header
-ALIGNED = 64  # bytes, at a multiple of which a payload lies
 SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of sleep between two questions; ranks may be more than cores
 GRACE = 0.5  # seconds in which the others may hear why a job ends, or a last message of a rank that left arrive
-WORDS = 4096  # bytes of a reason
-ABORT, LEAVE = 1, 2
+WORDS = 4096  # bytes of a reason: so few are there at once
+ABORT, LEAVE = 32766, 32767  # channels of words, the last ones that every MPI has
 
 
 def _mpi(seconds):
@@ -65,39 +63,42 @@ class MpiTransport(Transport):
     def __init__(self, seconds=120.0):
         self.mpi = _mpi(seconds)
         world, limit = self.mpi.COMM_WORLD, deadline_after(seconds)
-        copies = [world.Idup() for _ in range(2)]
-        while not all([request.Test() for _, request in copies]):
+        self.messages, begun = world.Idup()  # never the user's own
+        while not begun.Test():
             if time.monotonic() > limit:
                 sys.stderr.write(f"rank {world.Get_rank()}: not all ranks came within {seconds:g} s\n")
                 world.Abort(FAILED)
             time.sleep(SHORTEST)
-        (self.messages, _), (self._words, _) = copies  # never the user's own
         self.rank, self.size = world.Get_rank(), world.Get_size()
+        self._others = [(self.rank + step) % self.size for step in range(1, self.size)]
         here = world.Split_type(self.mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = here.Get_rank(), here.Get_size()
         here.Free()
-        # (request, memory, peer): MPI reads or writes that memory, whether someone waits or not.
+        # (requests, memory, peer): MPI reads or writes that memory, whether someone waits or not.
         self._pending, self._lock = [], threading.Lock()
-        self._gone, self._reason, self._closed = set(), None, False
+        self._reason, self._closed = None, False
         atexit.register(self._leave)
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
     def post(self, to, channel, header, payload):
-        self._hear()
-        text = header.encode()
-        front = len(text).to_bytes(LENGTH, "little") + text
-        front += bytes(-len(front) % ALIGNED)
-        packet = np.concatenate([np.frombuffer(front, np.uint8), payload.view(np.uint8)])
-        return self._keep(self.messages.Isend([packet, self.mpi.BYTE], to, channel), packet, to)
+        self.check()
+        return self._send(to, channel, np.frombuffer(header.encode(), np.uint8), payload.view(np.uint8).copy())
+
+    def _send(self, to, channel, *parts):
+        return self._keep([self.messages.Isend([part, self.mpi.BYTE], to, channel) for part in parts], parts, to)
 
     def _keep(self, *begun):
-        """Keep (request, memory, peer) until MPI is done with it."""
+        """Keep (requests, memory, peer) until MPI is done with it."""
         with self._lock:
-            self._pending = [one for one in self._pending if not one[0].Test()] + [begun]
+            self._pending = [one for one in self._pending if not self.mpi.Request.Testall(one[0])] + [begun]
         return begun
 
     def take(self, source, channel, deadline):
+        header, payload = (self._received(source, channel, deadline) for _ in range(2))
+        return header.tobytes().decode(), payload
+
+    def _received(self, source, channel, deadline):
         message, status = None, self.mpi.Status()
 
         def matched():
@@ -106,25 +107,21 @@ class MpiTransport(Transport):
             return message is not None
 
         self.until(matched, deadline, source, f"no message from rank {source} came in time")
-        packet = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
-        request = message.Irecv([packet, self.mpi.BYTE])
-        self._finish(
-            self._keep(request, packet, source), deadline, f"a message from rank {source} did not arrive in time"
-        )
-        size = int.from_bytes(packet[:LENGTH].tobytes(), "little")
-        start = -(-(LENGTH + size) // ALIGNED) * ALIGNED
-        return packet[LENGTH : LENGTH + size].tobytes().decode(), packet[start:]
+        memory = np.empty(status.Get_count(self.mpi.BYTE), np.uint8)
+        begun = self._keep([message.Irecv([memory, self.mpi.BYTE])], memory, source)
+        self._finish(begun, deadline, f"a message from rank {source} did not arrive in time")
+        return memory
 
     def settle(self, deadline, posted=None):
         for sending in self._pending if posted is None else posted:
             self._finish(sending, deadline, f"rank {sending[2]} did not take a message in time")
 
     def _finish(self, begun, deadline, late):
-        request, _, peer = begun
+        requests, _, peer = begun
 
         def done():
             with self._lock:  # MPI wants a request to be asked by one thread at a time
-                return request.Test()
+                return self.mpi.Request.Testall(requests)
 
         self.until(done, deadline, peer, late)
 
@@ -134,16 +131,11 @@ class MpiTransport(Transport):
         Errors  DeadlineError with the words `late`, PeerLost, CommunicationError with the reason if a rank aborted
         """
         pause, missed = SHORTEST, None
-        while True:
-            try:
-                if done():
-                    return
-            except self.mpi.Exception as error:
-                raise CommunicationError(f"rank {self.rank}: MPI failed: {error}") from error
-            self._hear()
-            if peer in self._gone and missed is None:
-                missed = deadline_after(GRACE)
+        while not done():
+            self.check()
             now = time.monotonic()
+            if missed is None and peer is not None and self._has_left(peer):
+                missed = now + GRACE
             if missed is not None and now > missed:
                 raise PeerLost(f"rank {peer} has ended; rank {self.rank}: {late}")
             if now > deadline:
@@ -153,26 +145,23 @@ class MpiTransport(Transport):
 
     # ---- words about ranks ---------------------------------------------------------------------------------------
 
-    def _hear(self):
-        """Take notice of what other ranks say of themselves. Errors: CommunicationError if communication has ended."""
+    def check(self):
         status = self.mpi.Status()
-        while (word := self._words.Improbe(self.mpi.ANY_SOURCE, self.mpi.ANY_TAG, status)) is not None:
+        word = self.messages.Improbe(self.mpi.ANY_SOURCE, ABORT, status)
+        if word is not None:
             text = bytearray(status.Get_count(self.mpi.BYTE))
             word.Recv([text, self.mpi.BYTE])
-            if status.Get_tag() == ABORT:
-                self._reason = self._reason or text.decode()
-            else:
-                self._gone.add(status.Get_source())
+            self._reason = self._reason or text.decode()
         if self._reason:
             raise CommunicationError(self._reason)
 
-    check = _hear  # what a thread that looks on asks
+    def _has_left(self, peer):
+        return self.messages.Iprobe(peer, LEAVE)
 
-    def _tell(self, kind, text=""):
+    def _tell(self, channel, text=""):
         text = text.encode()[:WORDS].decode(errors="ignore").encode()
-        for step in range(1, self.size):
-            to = (self.rank + step) % self.size
-            self._keep(self._words.Isend([text, self.mpi.BYTE], to, kind), text, to)
+        for peer in self._others:
+            self._send(peer, channel, text)
 
     def abort(self, reason):
         if self._reason is None:
@@ -189,7 +178,7 @@ class MpiTransport(Transport):
         """The process ends: in good order with all others, or at once with all others."""
         self.close()
         try:
-            self.until(lambda: len(self._gone) == self.size - 1, float("inf"), None, "")
+            self.until(lambda: all(map(self._has_left, self._others)), float("inf"), None, "")
             self._linger(self._sent)  # some may never be taken
         except CommunicationError as why:
             if self.size > 1:
@@ -199,7 +188,7 @@ class MpiTransport(Transport):
 
     def _sent(self):
         with self._lock:
-            return all([request.Test() for request, *_ in self._pending])
+            return all([self.mpi.Request.Testall(requests) for requests, *_ in self._pending])
 
     def _linger(self, enough):
         """A moment in which MPI goes on, as long as it is not enough."""

@@ -23,6 +23,7 @@ import threading
 import warnings
 import weakref
 import zlib
+from types import SimpleNamespace
 
 import cupy
 from cupy.cuda import runtime
@@ -34,15 +35,14 @@ from .. import device
 from ..core.modes import is_deterministic
 from .collectives import HostCollectives
 from .errors import CommunicationError, DisagreementError
-from .nccl_watch import GRACE, Calling, Started, Watch, within
+from .nccl_watch import GRACE, Started, Watch, within
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of CuPy where the library is missing, which `version` says with an error
     from cupy.cuda import nccl
 
-__all__ = ["Group", "NcclCollectives", "version"]
+__all__ = ["NcclCollectives", "version"]
 
-OLDEST = 21801  # 2.18.1
 SHARING = 23000  # 2.30.0: from there on several ranks may be told to share a GPU
 OFTEN = 256  # calls after which the ranks compare in any case
 URGENT = -1  # the priority of a stream whose kernels go first
@@ -52,87 +52,12 @@ PASSED, NOT_READY = 0, 600  # of cudaEventQuery
 def version():
     """NCCL's version as a number: 23203 is 2.32.3.
 
-    Errors  RuntimeError where NCCL is missing or too old
+    Errors  RuntimeError where NCCL is missing
     """
-    package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
     if not nccl.available:
+        package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
         raise StateError(f"NCCL is not installed; pip install {package}, or take backend='host'")
-    found = nccl.get_version()
-    if found < OLDEST:
-        raise StateError(f"NCCL is {found}, wanted {OLDEST} (2.18.1) or newer; pip install -U {package}")
-    return found
-
-
-class Group:
-    """One GPU as a rank of a group of NCCL, and the stream on which it communicates.
-
-    stream  it does not wait for others by itself, and goes before them where both could run
-    graphs  those that captured a collective: NCCL keeps a group as long as they live
-    """
-
-    errors = getattr(nccl, "NcclError", ())
-
-    def __init__(self, gpu):
-        self.gpu, self.graphs, self.ended = gpu, weakref.WeakSet(), False
-        self._group, self._changing = None, threading.Lock()
-        with gpu.active():
-            self.stream = cupy.cuda.Stream(non_blocking=True, priority=URGENT)
-
-    @property
-    def is_new(self):
-        """Whether connect() was not called."""
-        return self._group is None and not self.ended
-
-    def connect(self, size, key, rank):
-        """Wait, without a limit, for the other ranks that know the key."""
-        with self.gpu.active():
-            group = nccl.NcclCommunicator(size, key, rank)
-        with self._changing:
-            self._group = None if self.ended else group
-
-    @property
-    def group(self):
-        if self._group is None:
-            raise CommunicationError("the group of GPUs has ended")
-        return self._group
-
-    def check(self):
-        """Raise one of `errors` if something went wrong that no call could report."""
-        with self._changing:  # the group must not go meanwhile
-            if self._group is not None:
-                self._group.check_async_error()
-
-    def end(self, how, seconds):
-        """Leave the group by "destroy", or by "abort" where others may be missing; wait for that only so long.
-
-        Both wait for the graphs that captured a collective, so those are reset meanwhile: an abort ends what they wait
-        for. The first call alone tears the group down.
-        """
-        with self._changing:
-            group, self._group, self.ended = self._group, None, True
-        if group is not None:
-            within(seconds, self.gpu, getattr(group, how), lambda: [graph.reset() for graph in list(self.graphs)])
-
-    # ---- streams and events ----------------------------------------------------------------------------------------
-
-    def reached(self):
-        """An event that ends when the current stream has come to this point."""
-        return cupy.cuda.get_current_stream().record(cupy.cuda.Event(disable_timing=True))
-
-    def wait_for(self, event):
-        """Let the current stream go on only after an event."""
-        cupy.cuda.get_current_stream().wait_event(event)
-
-    def follow(self):
-        """Let the current stream go on only after what the stream was told until now."""
-        self.wait_for(self.stream.record(cupy.cuda.Event(disable_timing=True)))
-
-    def has_passed(self, event):
-        """Whether an event has ended. Errors: those of the GPU, of which CuPy's Event.done says nothing."""
-        status = runtime.eventQuery(event.ptr)
-        if status not in (PASSED, NOT_READY):
-            raise runtime.CUDARuntimeError(status)
-        return status == PASSED
+    return nccl.get_version()
 
 
 def _code(name):
@@ -141,31 +66,36 @@ def _code(name):
 
 
 class NcclCollectives(HostCollectives):
-    """The collectives of one group on arrays of one GPU.
+    """The collectives of one group on arrays of one GPU, which is a rank of it, and the stream on which they work.
 
     host    does collectives of the same group on the host; their order and that of these is the same on all ranks
     gpu     the place of the GPU
+    stream  it does not wait for others by itself, and goes before them where both could run
+    graphs  those that captured a collective: NCCL keeps a group as long as they live
     """
 
     def __init__(self, host, gpu):
-        super().__init__(host.transport, host.seconds)
-        self._version, self.nccl, self.host = version(), Group(gpu), host
+        super().__init__(host.transport, host.timeout)
+        self._version, self.host, self.gpu, self.graphs = version(), host, gpu, weakref.WeakSet()
+        self._group, self._ended, self._changing = None, False, threading.Lock()
         self._agreed, self._latest, self._count, self._history = set(), "", 0, 0
-        self._watch, self._calling, self._recorder = Watch(self.nccl, host), Calling(""), lambda: None
+        with gpu.active():
+            self.stream = cupy.cuda.Stream(non_blocking=True, priority=URGENT)
+        self._watch, self._calling, self._recorder = Watch(self), SimpleNamespace(), lambda: None
 
     # ---- calls -----------------------------------------------------------------------------------------------------
 
     def start(self, run, value, asynchronous):
         """Have run() done on the stream; the array for the current stream, or the Work of it."""
-        nccl, recorder = self.nccl, capturing.get()
+        recorder = capturing.get()
         try:
-            with nccl.gpu.active():
-                captured, before = cupy.cuda.get_current_stream().is_capturing(), nccl.reached()
-                with nccl.stream:
-                    nccl.wait_for(before)
+            with self.gpu.active():
+                captured, before = cupy.cuda.get_current_stream().is_capturing(), self.reached()
+                with self.stream:
+                    self.wait_for(before)
                     run()
-                    work = Started(nccl, self._latest, value, before, nccl.reached(), run)
-        except nccl.errors as error:
+                    work = Started(self, self._latest, value, before, self.reached(), run)
+        except getattr(nccl, "NcclError", ()) as error:
             reason = f"{self._latest}: rank {self.rank}: NCCL failed: {error}"
             self.transport.abort(reason)
             raise CommunicationError(reason) from error
@@ -183,14 +113,14 @@ class NcclCollectives(HostCollectives):
         recorder.note(functools.partial(self._count_on, self._latest))
         if self._recorder() is not recorder:
             self._recorder = weakref.ref(recorder)
-            self.nccl.graphs.add(recorder.graph)
-            recorder.note(again=self.nccl.follow, after=self._launched)
+            self.graphs.add(recorder.graph)
+            recorder.note(again=self.follow, after=self._launched)
 
     def _launched(self, graph):
         """Its collectives are on the stream of the launch, and those of other calls before and after them."""
-        self.nccl.stream.wait_event(graph.ended)
+        self.stream.wait_event(graph.ended)
         what = f"a graph, its last collective here {self._latest}"
-        self._watch.add(Started(self.nccl, what, None, graph.begun, graph.ended, graph))
+        self._watch.add(Started(self, what, None, graph.begun, graph.ended, graph))
 
     def all_reduce(self, flat, op, what):
         self._agree(what)
@@ -212,7 +142,7 @@ class NcclCollectives(HostCollectives):
 
     def _call(self, name, sent, received, count, *codes):
         """A collective by the name that CuPy has for it, with its codes: element type, then op or root."""
-        getattr(self.nccl.group, name)(sent.data.ptr, received.data.ptr, count, *codes, self.nccl.stream.ptr)
+        getattr(self.group, name)(sent.data.ptr, received.data.ptr, count, *codes, self.stream.ptr)
 
     # ---- sums in order ---------------------------------------------------------------------------------------------
 
@@ -226,10 +156,10 @@ class NcclCollectives(HostCollectives):
         found = [own if rank == self.rank else device.empty_like(own) for rank in range(self.size)]
         nccl.groupStart()
         try:
-            for call, array_of in ((self.nccl.group.send, part_of), (self.nccl.group.recv, found.__getitem__)):
+            for call, array_of in ((self.group.send, part_of), (self.group.recv, found.__getitem__)):
                 for peer in self.peers:
                     if (array := array_of(peer)).nbytes:  # empty ones do not travel
-                        call(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, self.nccl.stream.ptr)
+                        call(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, self.stream.ptr)
         finally:
             nccl.groupEnd()
         return found
@@ -239,11 +169,12 @@ class NcclCollectives(HostCollectives):
     def _agree(self, what):
         """Make sure that all ranks call this, and that they are connected."""
         self._count_on(what)
-        key = self._key() if self.nccl.is_new else None
-        self._calling = Calling(what)
+        key = self._key() if self._group is None and not self._ended else None
+        # It may not come back: the first calls wait for the other ranks on the host.
+        self._calling = SimpleNamespace(what=what, begun=True, done=False)
         self._watch.add(self._calling)
         if key is not None:
-            self.nccl.connect(self.size, key, self.rank)
+            self.connect(key)
 
     def _count_on(self, what):
         """Make sure that all ranks do this next, as far as they have not done it after the same call before."""
@@ -268,7 +199,7 @@ class NcclCollectives(HostCollectives):
     def _key(self):
         """What rank 0 calls the group. Errors: RuntimeError on every rank where two share a GPU but may not."""
         sharing = version() >= SHARING and os.environ.get("NCCL_MULTI_RANK_GPU_ENABLE") == "1"
-        address = f"{platform.node()} {cupy.cuda.Device(self.nccl.gpu.number).pci_bus_id}\t".encode()
+        address = f"{platform.node()} {cupy.cuda.Device(self.gpu.number).pci_bus_id}\t".encode()
         mine = address + (nccl.get_unique_id() if self.rank == 0 else b"")
         found = [one.split(b"\t", 1) for one in self._told(f"the first call of NCCL {self._version}", mine)]
         addresses, keys = zip(*found, strict=True)
@@ -281,15 +212,65 @@ class NcclCollectives(HostCollectives):
                 )
         return keys[0]
 
-    # ---- the end ---------------------------------------------------------------------------------------------------
+    # ---- the group -------------------------------------------------------------------------------------------------
+
+    def connect(self, key):
+        """Wait, without a limit, for the other ranks that know the key."""
+        with self.gpu.active():
+            group = nccl.NcclCommunicator(self.size, key, self.rank)
+        with self._changing:
+            self._group = None if self._ended else group
+
+    @property
+    def group(self):
+        if self._group is None:
+            raise CommunicationError("the group of GPUs has ended")
+        return self._group
+
+    def check(self):
+        """Raise NCCL's error if something went wrong that no call could report."""
+        with self._changing:  # the group must not go meanwhile
+            if self._group is not None:
+                self._group.check_async_error()
+
+    def _end(self, how, seconds):
+        """Leave the group by "destroy", or by "abort" where others may be missing; wait for that only so long.
+
+        Both wait for the graphs that captured a collective, so those are reset meanwhile: an abort ends what they wait
+        for. The first call alone tears the group down.
+        """
+        self._watch.close()
+        with self._changing:
+            group, self._group, self._ended = self._group, None, True
+        if group is not None:
+            within(seconds, self.gpu, getattr(group, how), lambda: [graph.reset() for graph in list(self.graphs)])
 
     def abort(self):
         """End what goes on, and wake whoever waits for this GPU."""
-        self._watch.close()
-        self.nccl.end("abort", GRACE)
+        self._end("abort", GRACE)
 
     def close(self):
         """End it after all that was begun."""
         self._watch.drain()
-        self._watch.close()
-        self.nccl.end("destroy", self.timeout)
+        self._end("destroy", self.timeout)
+
+    # ---- streams and events ----------------------------------------------------------------------------------------
+
+    def reached(self):
+        """An event that ends when the current stream has come to this point."""
+        return cupy.cuda.get_current_stream().record(cupy.cuda.Event(disable_timing=True))
+
+    def wait_for(self, event):
+        """Let the current stream go on only after an event."""
+        cupy.cuda.get_current_stream().wait_event(event)
+
+    def follow(self):
+        """Let the current stream go on only after what the stream was told until now."""
+        self.wait_for(self.stream.record(cupy.cuda.Event(disable_timing=True)))
+
+    def has_passed(self, event):
+        """Whether an event has ended. Errors: those of the GPU, of which CuPy's Event.done says nothing."""
+        status = runtime.eventQuery(event.ptr)
+        if status not in (PASSED, NOT_READY):
+            raise runtime.CUDARuntimeError(status)
+        return status == PASSED

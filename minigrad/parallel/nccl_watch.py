@@ -15,11 +15,11 @@ from .errors import CommunicationError
 from .rank import FAILED
 from .transport import deadline_after
 
-__all__ = ["GRACE", "Calling", "Started", "Watch", "within"]
+__all__ = ["GRACE", "Started", "Watch", "within"]
 
 POLL = 0.05  # seconds between two looks at what goes on
 GRACE = 2.0  # seconds in which the other ranks are told why this process ends, or in which it hears of their end
-PATIENT = 10  # timeouts within which the caller's stream must come to a collective
+PATIENT = 3  # timeouts within which the caller's stream must come to a collective
 
 
 def within(seconds, gpu, *calls):
@@ -35,15 +35,6 @@ def within(seconds, gpu, *calls):
         thread.start()
     for thread in threads:
         thread.join(max(0.0, limit - time.monotonic()))
-
-
-class Calling:
-    """A call of NCCL that has not come back: the first ones wait for the other ranks on the host."""
-
-    begun, done = True, False
-
-    def __init__(self, what):
-        self.what = what
 
 
 class Started(Work):
@@ -76,13 +67,10 @@ class Started(Work):
 
 
 class Watch:
-    """Looks at works in their order, and ends the process where one is late or fails.
+    """Looks at the works of NcclCollectives in their order, and ends the process where one is late or fails."""
 
-    host    the collectives on the host, which know deadline and transport
-    """
-
-    def __init__(self, nccl, host):
-        self._nccl, self._host = nccl, host
+    def __init__(self, nccl):
+        self._nccl = nccl
         self._works, self._changed, self._closed = deque(), threading.Condition(), False
         self._thread = threading.Thread(target=self._serve, name="minigrad-nccl-watch", daemon=True)
         self._thread.start()
@@ -108,7 +96,7 @@ class Watch:
             while (work := self._next()) is not None:
                 why = self._looked_after(work)
                 if why is not None and not self._closed:
-                    return self._end(f"{work.what}: rank {self._host.rank}: {why}")
+                    return self._end(f"{work.what}: rank {self._nccl.rank}: {why}")
                 with self._changed:
                     if self._works:  # none where it was closed meanwhile
                         self._works.popleft()
@@ -123,7 +111,7 @@ class Watch:
 
     def _looked_after(self, work):
         """Wait for the end of a work; None, or why it will not end."""
-        timeout = self._host.timeout
+        timeout = self._nccl.timeout
         limit, why = deadline_after(PATIENT * timeout), "the GPU did not come to it"
         begun = gone = False
         try:
@@ -143,7 +131,7 @@ class Watch:
     def _reason(self):
         """Why communication has ended on the host, None if it has not."""
         try:
-            self._host.transport.check()
+            self._nccl.transport.check()
         except CommunicationError as error:
             return str(error)
         return None
@@ -152,5 +140,5 @@ class Watch:
         """Tell why, and end the process: the only way out for one that waits for its GPU."""
         sys.stderr.write(f"{why}\n")
         sys.stderr.flush()
-        within(GRACE, self._nccl.gpu, lambda: self._host.transport.abort(why))
+        within(GRACE, self._nccl.gpu, lambda: self._nccl.transport.abort(why))
         os._exit(FAILED)

@@ -52,7 +52,8 @@ class Pipeline(Module):
     microbatches    into how many equal parts a batch is cut
     schedule        "1f1b", or "gpipe", which keeps all microbatches of a batch at once
     balance         layers of each stage, such as [2, 3, 3]; default by the size of their parameters, see lengths_of
-    device          to which this stage is moved; default where it is
+
+    pipe.to(device) moves the own stage.
 
     stage, stages   of this rank, and how many there are
     module          the own stage, a Sequential whose layers have the names that they have in the model
@@ -64,7 +65,7 @@ class Pipeline(Module):
             differ in options, names, shapes or types
     """
 
-    def __init__(self, model, world=None, microbatches=1, schedule="1f1b", balance=None, *, device=None):
+    def __init__(self, model, world=None, microbatches=1, schedule="1f1b", balance=None):
         if not isinstance(model, Sequential):
             raise KindError(f"Pipeline: model is a {type(model).__name__}, wanted a Sequential")
         self.world = world = world_of("Pipeline", world)
@@ -81,15 +82,12 @@ class Pipeline(Module):
         named = list(model._modules.items())[self._first : self._first + lengths[self.stage]]
         self.module = Sequential(dict(named))
         self.training = self.module.training = model.training
-        self._device = "cpu" if device is None else devices.place(device).name
-        if device is not None:
-            self.module.to(device)
 
     @property
     def device(self):
-        """Where this stage computes."""
+        """Where this stage computes: where its parameters or buffers are, on the CPU if it has none."""
         first = next(itertools.chain(self.module.parameters(), self.module.buffers()), None)
-        return self._device if first is None else first.device
+        return "cpu" if first is None else first.device
 
     # ---- training ------------------------------------------------------------------------------------------------
 
@@ -135,47 +133,43 @@ class Pipeline(Module):
             return [None] * self.microbatches
         if not isinstance(batch, Tensor) or not batch.ndim:
             raise KindError(f"train_step: {name} is {type(batch).__name__}, wanted a Tensor of rows")
-        size, rest = divmod(len(batch), self.microbatches)
-        if rest or not size:
+        if not len(batch) or len(batch) % self.microbatches:
             raise ShapeError(
                 f"train_step: {name} has {len(batch)} rows, wanted a multiple of the {self.microbatches} microbatches"
             )
         if not needed:
             return [None] * self.microbatches
-        batch = batch.to(self.device)
-        return [batch[start : start + size] for start in range(0, len(batch), size)]
+        return ops.chunk(batch.to(self.device), self.microbatches)
 
     def _forward(self, number, x, target, loss, losses):
         """The scalar from which backward of a microbatch begins."""
-        if self.stage:
-            x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
-        drawer = number * self._layers + self._first
-        for position, layer in enumerate(self.module):
-            with random.drawing_from(random.generator().of_shard(drawer + position)):
-                x = layer(x)
+        out = self._through(number, x)
         if not self._is_last:
-            return send(x, self.stage + 1, world=self.world)
-        value = loss(x, target)
+            return out
+        value = loss(out, target)
         if value.shape != ():
             raise ShapeError(f"train_step: loss gave shape {value.shape}, wanted a scalar")
         losses.append(value.detach())
         return value * (1 / self.microbatches)
+
+    def _through(self, number, x):
+        """What a microbatch becomes here in the last stage; in the others, once it is on its way, what send gives."""
+        if self.stage:
+            x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
+        for drawer, layer in enumerate(self.module, number * self._layers + self._first):
+            with random.drawing_from(random.generator().of_shard(drawer)):
+                x = layer(x)
+        return x if self._is_last else send(x, self.stage + 1, world=self.world)
 
     # ---- inference -----------------------------------------------------------------------------------------------
 
     def forward(self, inputs=None):
         """The outputs for a batch of any size, on every rank, without a tape; only the first stage needs the inputs."""
         with no_grad():
-            count = min(self.microbatches, len(tensor_of("Pipeline", "inputs", inputs))) if self.stage == 0 else 0
-            count = max(1, int(self.world.broadcast_bytes(str(count).encode())))
-            outputs = []
-            for number in range(count):
-                if self.stage == 0:
-                    x = inputs[number * len(inputs) // count : (number + 1) * len(inputs) // count].to(self.device)
-                else:
-                    x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
-                x = self.module(x)
-                outputs.append(x if self._is_last else send(x, self.stage + 1, world=self.world))
+            whole = tensor_of("Pipeline", "inputs", inputs) if self.stage == 0 else None
+            parts = () if whole is None else ops.chunk(whole.to(self.device), self.microbatches)
+            count = int(self.world.broadcast_bytes(str(len(parts)).encode()))
+            outputs = [self._through(*pair) for pair in itertools.zip_longest(range(count), parts)]
             if self._is_last:
                 out = ops.cat(outputs)
                 for rank in range(self.stages - 1):
@@ -259,13 +253,12 @@ def lengths_of(model, stages, balance):
 
 def _refuse_shared(model, lengths):
     """A Tensor in two stages would be two Tensors from then on."""
-    stage_of = {}
+    first = {}
     stages = [stage for stage, length in enumerate(lengths) for _ in range(length)]
     for stage, (name, layer) in zip(stages, model._modules.items(), strict=True):
         for tensor in (*layer.parameters(), *layer.buffers()):
-            first, other = stage_of.setdefault(tensor, (stage, name))
-            if first != stage:
+            other, where = first.setdefault(tensor, (name, stage))
+            if where != stage:
                 raise StateError(
-                    f"Pipeline: layers {other} and {name} share a Tensor of shape {tensor.shape}, but are in stages "
-                    f"{first} and {stage}; put them into one, by balance=[...]"
+                    f"Pipeline: layers {other} and {name} share a Tensor; put them into one stage by balance="
                 )

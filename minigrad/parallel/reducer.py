@@ -5,7 +5,6 @@ the same in the same order, whatever the order in which their gradients come.
 """
 
 import contextlib
-import enum
 import time
 
 from minigrad_kernels import optimizer as kernels
@@ -17,22 +16,16 @@ from ..core.tensor import Tensor
 from .buckets import buckets_of
 from .errors import CommunicationError
 
-__all__ = ["Phase", "Reducer"]
+__all__ = ["ADDING", "ENDED", "OUTSIDE", "SENDING", "Reducer"]
 
 
-class Phase(enum.Enum):
-    """Where an update stands on this rank, and what a backward pass then does.
-
-    OUTSIDE     of the loop over several shards: an error, as it belongs to none
-    ADDING      a shard that others follow: gradients are put into buckets, which are added up
-    SENDING     the last shard, or the only one: likewise, and full buckets are sent
-    ENDED       gradients are averaged: an error, until the next update begins
-    """
-
-    OUTSIDE = enum.auto()
-    ADDING = enum.auto()
-    SENDING = enum.auto()
-    ENDED = enum.auto()
+# Where an update stands on this rank, and what a backward pass then does: the phases.
+#
+# OUTSIDE   of the loop over several shards: an error, as it belongs to none
+# ADDING    a shard that others follow: gradients are put into buckets, which are added up
+# SENDING   the last shard, or the only one: likewise, and full buckets are sent
+# ENDED     gradients are averaged: an error, until the next update begins
+OUTSIDE, ADDING, SENDING, ENDED = "outside", "adding", "sending", "ended"
 
 
 class Reducer:
@@ -42,9 +35,8 @@ class Reducer:
     shards          how many there are on all ranks
     bucket_bytes    of a bucket; None lets buckets_of choose
     at_end          called when the gradients of an update are there
-    phase           see Phase
+    phase           see above
     held            whether backward passes only add to .grad, as another one will follow
-    released        whether another Reducer has taken over the parameters
     timeline        of the latest update: {"bucket", "bytes", "ready", "done"} for each, in seconds after the first
                     gradient; done is None where the device alone knows
     """
@@ -55,13 +47,13 @@ class Reducer:
         self.buckets = buckets_of(parameters, nbytes=bucket_bytes)
         self.place = {p: (b, i) for b, bucket in enumerate(self.buckets) for i, p in enumerate(bucket.tensors)}
         self.gradients = [[Tensor.made(view) for view in bucket.views] for bucket in self.buckets]
-        self.held = self.released = False
+        self.held = False
         self.timeline, self._works = [], []
         self._sums = [{} for _ in self.buckets]  # {level: the sum of 2^level shards}, of each bucket
         self._plans = [kernels.Plan() for _ in self.buckets]
         world.models += 1
         self.number = world.models
-        self.begin(Phase.SENDING)
+        self.begin(SENDING)
         self._take_over()
 
     def _take_over(self):
@@ -76,12 +68,11 @@ class Reducer:
         """Leave the parameters alone from now on."""
         for hook in self._hooks:
             hook.remove()
-        self.released = True
 
     def recover(self):
         """Forget a backward pass that an exception ended, before a new one."""
-        if self._started is not None or self.phase is Phase.ENDED:
-            self.begin(Phase.SENDING)
+        if self._started is not None or self.phase is ENDED:
+            self.begin(SENDING)
 
     def begin(self, phase):
         """Forget the update that was begun, once nobody writes to its buckets any more."""
@@ -98,18 +89,18 @@ class Reducer:
 
     def _ready(self, parameter):
         """The gradient of a parameter is final for this pass."""
-        if self.phase is Phase.OUTSIDE:
+        if self.phase is OUTSIDE:
             raise StateError(
                 "DataParallel: backward outside of a loop over model.shards(batch), which several shards a rank want"
             )
         b, i = self.place[parameter]
         self._take(parameter, b, i)
-        if self.phase is Phase.ENDED and not self.held:
+        if self.phase is ENDED and not self.held:
             raise StateError(
                 "DataParallel: backward for gradients that were averaged already; put all passes of a shard but the "
                 "last one under model.no_sync()"
             )
-        if self.phase is Phase.SENDING and not self.held:
+        if self.phase is SENDING and not self.held:
             if self._started is None:
                 self._started = time.perf_counter()
                 after_backward(self.finish)
@@ -192,5 +183,5 @@ class Reducer:
             for parameter, gradient in zip(bucket.tensors, self.gradients[b], strict=True):
                 parameter.grad = gradient
         self._works.clear()
-        self.begin(Phase.ENDED)
+        self.begin(ENDED)
         self.at_end()

@@ -1,36 +1,33 @@
 """ShardedOptimizer: each rank keeps the state of, and updates, its own part of the parameters.
 
-Adam holds two numbers for every parameter. Where n ranks hold the same model, each needs to hold them for one part in
-n only: it updates these parameters by its part of the averaged gradients, and then all ranks get all parameters
-(all-gather).
+Adam holds two numbers for every parameter. Where n ranks hold the same model, the parameters are dealt out to them: a
+rank updates its own by their averaged gradients, and then sends them to all others (broadcast). A parameter is not
+divided, so the parts are as equal as their sizes allow.
 
 Source  Rajbhandari and others 2020, "ZeRO: memory optimizations toward training trillion parameter models", stage 1
 """
 
+import contextlib
 import pickle
 from collections import defaultdict
-from typing import NamedTuple
 
 from minigrad_kernels.errors import KindError, StateError
 
-from .. import device
 from ..core.tape import write
-from ..core.tensor import Tensor
 from ..optim import Optimizer
 from .buckets import buckets_of
-from .collectives import flat_of
 from .data_parallel import DataParallel
 
 __all__ = ["ShardedOptimizer"]
 
 
-class _Piece(NamedTuple):
-    """What this rank owns of a parameter: elements start to stop of it, in the order of memory."""
-
-    parameter: Tensor
-    leaf: Tensor  # these elements, to be updated
-    start: int
-    stop: int
+def dealt_out(parameters, ranks):
+    """{parameter: the rank that updates it}: the largest come first, each to the rank that has least so far."""
+    held, owners = [0] * ranks, {}
+    for parameter in sorted(parameters, key=lambda parameter: -parameter.array.nbytes):
+        owners[parameter] = rank = held.index(min(held))
+        held[rank] += parameter.array.nbytes
+    return owners
 
 
 class ShardedOptimizer(Optimizer):
@@ -49,124 +46,71 @@ class ShardedOptimizer(Optimizer):
             raise KindError(f"ShardedOptimizer: got {kinds}, wanted an Optimizer and a DataParallel model")
         self.optimizer, self.world = optimizer, model.world
         self.defaults, self.param_groups = optimizer.defaults, optimizer.param_groups
-        order = [parameter for group in self.param_groups for parameter in group["params"]]
-        self._index = {parameter: i for i, parameter in enumerate(order)}
-        self.buckets = buckets_of(order, self.world.size)
+        self._owners = dealt_out(self._parameters(), self.world.size)
+        self._buckets = [(rank, bucket) for rank in range(self.world.size) for bucket in buckets_of(self._part(rank))]
         self._gather()
-        self.pieces = [piece for bucket in self.buckets for piece in self._pieces(bucket)]
-        leaf_of = {piece.parameter: piece.leaf for piece in self.pieces}  # one at most, as its elements lie together
-        groups = [
-            {**_options(group), "params": [leaf_of[p] for p in group["params"] if p in leaf_of]}
-            for group in self.param_groups
-        ]
-        self.own = type(optimizer)(groups)
-        self.own.defaults = self.defaults
         self._keep_own_part()
 
-    @property
-    def name(self):
-        return self.optimizer.name
+    name = property(lambda self: self.optimizer.name)
+    state = property(lambda self: self.optimizer.state, doc="That of the parameters of this rank.")
 
-    @property
-    def state(self):
-        """That of the optimiser of this rank's part."""
-        return self.own.state
+    def _part(self, rank):
+        return [parameter for parameter, owner in self._owners.items() if owner == rank]
 
     def _gather(self):
         """Have the parameters look at their places in the buckets, also those that were given other arrays since."""
-        for bucket in self.buckets:
+        for _, bucket in self._buckets:
             bucket.gather([parameter.array for parameter in bucket.tensors])
             bucket.scatter()
 
-    def _own_part(self, array):
-        step = array.size // self.world.size
-        return array[self.world.rank * step : (self.world.rank + 1) * step]
-
-    def _pieces(self, bucket):
-        step = bucket.size // self.world.size
-        low, high = self.world.rank * step, (self.world.rank + 1) * step
-        for i, parameter in enumerate(bucket.tensors):
-            begin, end = bucket.starts[i], bucket.starts[i + 1]
-            start, stop = max(begin, low), min(end, high)
-            if start < stop:
-                yield _Piece(parameter, Tensor(bucket.array[start:stop]), start - begin, stop - begin)
-
     def add_param_group(self, param_group):
-        raise StateError("ShardedOptimizer: parameters are divided already; add the group before wrapping")
+        raise StateError("ShardedOptimizer: parameters are dealt out already; add the group before wrapping")
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """Within, the groups of the optimiser have the parameters of this rank alone."""
+        whole = [group["params"] for group in self.param_groups]
+        for group in self.param_groups:
+            group["params"] = [p for p in group["params"] if self._owners[p] == self.world.rank]
+        try:
+            yield
+        finally:
+            for group, parameters in zip(self.param_groups, whole, strict=True):
+                group["params"] = parameters
 
     def step(self, *, scale=None, found_inf=None):
-        """Update this rank's parameters by its part of the gradients, then take those of all ranks."""
-        for own, group in zip(self.own.param_groups, self.param_groups, strict=True):
-            own.update(_options(group))
+        """Update this rank's parameters, then take those of all ranks."""
+        with self._alone():
+            self.optimizer.step(scale=scale, found_inf=found_inf)
         self._gather()
-        for piece in self.pieces:
-            piece.leaf.grad = self._gradient(piece)
-        self.own.step(scale=scale, found_inf=found_inf)
-        works = []
-        for bucket in self.buckets:
-            part = self._own_part(bucket.array)
-            works.append(self.world.all_gather(bucket.array, part, label="parameters", asynchronous=True))
-        for bucket, work in zip(self.buckets, works, strict=True):
+        works = [
+            self.world.broadcast(bucket.array, rank, label="parameters", asynchronous=True)
+            for rank, bucket in self._buckets
+        ]
+        for work, (_, bucket) in zip(works, self._buckets, strict=True):
             work.wait()
             for parameter in bucket.tensors:
                 write(parameter)
 
-    def _gradient(self, piece):
-        gradient = piece.parameter.grad
-        if gradient is None:
-            return None
-        order = device.order_of(piece.parameter.array)
-        flat = flat_of("step", "a gradient", device.contiguous(gradient.array, order), False)
-        return Tensor.made(flat[piece.start : piece.stop])
-
     def settle(self):
         """As Optimizer.settle, for this rank's part."""
-        self.own.settle()
+        self.optimizer.settle()
 
     # ---- state ---------------------------------------------------------------------------------------------------
 
     def state_dict(self):
         """The state of all parameters, gathered from all ranks, as the optimiser alone would give it."""
-        self.settle()
-        order = list(self._index)
-        mine = []
-        for piece in self.pieces:
-            state = self.own.state.get(piece.leaf, {})
-            values = {name: device.host(value) if device.is_array(value) else value for name, value in state.items()}
-            mine.append((self._index[piece.parameter], piece.start, values))
-        whole = {}
-        for message in self.world.all_gather_bytes(pickle.dumps(mine)):
-            for i, start, values in pickle.loads(message):
-                entries = whole.setdefault(order[i], {}) if values else {}
-                for name, value in values.items():
-                    if device.is_array(value):
-                        all_of_it = entries.setdefault(name, device.empty_like(order[i].array, value.dtype))
-                        device.assign(flat_of("state_dict", name, all_of_it)[start : start + value.size], value)
-                    else:
-                        entries[name] = value
-        self.optimizer.state = whole
-        found, self.optimizer.state = self.optimizer.state_dict(), {}
-        return found
+        found, states = self.optimizer.state_dict(), {}
+        for message in self.world.all_gather_bytes(pickle.dumps(found["state"])):
+            states |= pickle.loads(message)
+        return {**found, "state": dict(sorted(states.items()))}
 
     def load_state_dict(self, state_dict):
         """Take over the state of all parameters; this rank keeps its part. Errors: as Optimizer.load_state_dict."""
-        self.settle()
         self.optimizer.load_state_dict(state_dict)
         self._keep_own_part()
 
     def _keep_own_part(self):
-        """Take from the state of all parameters what belongs to this rank."""
-        whole, self.optimizer.state = self.optimizer.state, {}
-        self.own.state = defaultdict(dict)
-        for piece in self.pieces:
-            if piece.parameter in whole:
-                self.own.state[piece.leaf] = {
-                    name: device.copy(flat_of("ShardedOptimizer", name, value, False)[piece.start : piece.stop])
-                    if device.is_array(value)
-                    else value
-                    for name, value in whole[piece.parameter].items()
-                }
-
-
-def _options(group):
-    return {name: value for name, value in group.items() if name != "params"}
+        """Forget the state of the parameters of other ranks."""
+        own = {p: state for p, state in self.state.items() if self._owners[p] == self.world.rank}
+        self.optimizer.state = defaultdict(dict, own)

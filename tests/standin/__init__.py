@@ -3,7 +3,7 @@
     with installed(devices=2) as machine:
         import cupy
         ...
-        machine.launches, machine.copied, machine.synchronisations
+        machine.launches, machine.synchronisations
 
 Arrays lie in memory of the interpreter; kernels that the real launcher starts are interpreted, and their faults are
 raised. CuPy's names, arguments and refusals are those of names.json. Stricter than the real one: an array of another

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .graphs import capturing, noted, recorded, refuse
-from .machine import current, mark, written
+from .machine import current, written
 from .memory import MemoryPointer, alloc
 from .names import known, signature
 from .streams import Device
@@ -51,8 +51,6 @@ class ndarray:
 
     def __init__(self, shape, dtype=float, memptr=None, strides=None, order="C"):
         shape, dtype = (shape,) if isinstance(shape, int | np.integer) else tuple(shape), dtype_of(dtype)
-        if memptr is None and strides is not None:
-            raise ValueError("memptr is required if strides is given.")
         memptr = alloc(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize) if memptr is None else memptr
         self._memory, self.base = memptr.mem, None
         self._x = np.ndarray(shape, dtype, self._memory.owner, memptr._offset, strides, (order or "C").upper())
@@ -76,16 +74,12 @@ class ndarray:
         )
 
     def __len__(self):
-        if not self.shape:
-            raise TypeError("len() of unsized object")
-        return self.shape[0]
+        return len(self._x)
 
     def __iter__(self):
         return (self[i] for i in range(len(self)))
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=(None,), **options):
-        if method != "__call__" or ufunc.__name__ not in CUPY_UFUNCS:
-            return NotImplemented
         return CUPY_UFUNCS[ufunc.__name__](*inputs, out=out[0], **options)
 
     def __array_function__(self, function, types, arguments, options):
@@ -104,7 +98,6 @@ class ndarray:
             refuse(stream=stream)  # the host waits, or its memory may be paged out
         elif noted("get", lambda: self.get(stream, order, out, False), [self._x], stream):
             return out
-        machine.copied["to host"] += self.nbytes
         machine.access("get", [self._x], stream=stream)
         if blocking:
             machine.wait("get", stream)
@@ -116,15 +109,10 @@ class ndarray:
         return out
 
     def set(self, arr, stream=None):
-        """Copy an array of the host of the same shape and dtype into this one, which must be contiguous."""
-        self._check_host(arr)
+        """Copy an array of the host of the same shape and dtype into this one."""
         refuse(stream=stream)  # the host waits, or its memory may be paged out
-        current().copied["to device"] += self.nbytes
-        if stream is None:
-            current().wait("set")
         self._x[...] = arr
-        current().access("set", [], [self._x], stream)
-        mark(self._x)
+        written(self._x)
 
     def _check_host(self, other):
         if not isinstance(other, np.ndarray | ndarray) or (other.dtype, other.shape) != (self.dtype, self.shape):
@@ -132,7 +120,6 @@ class ndarray:
 
     def _read(self, why):
         machine = current()
-        machine.copied["to host"] += self.nbytes
         machine.access(why, [self._x])
         machine.wait(why)
         return self._x.view(np.ndarray)
@@ -162,8 +149,6 @@ class ndarray:
 
     @recorded
     def fill(self, value):
-        if not isinstance(value, SCALARS) and getattr(value, "shape", None) != ():
-            raise ValueError("non-scalar array cannot be used for fill")
         check("fill", self)
         self._x.fill(plain(value))
         written(self._x)
@@ -187,9 +172,6 @@ class ndarray:
 
     def transpose(self, *axes):
         return wrapped(self._x.transpose(*axes), self)
-
-    def __matmul__(self, other):
-        return matmul(self, other)
 
 
 ndarray.__module__, ndarray.__hash__ = "cupy", None
@@ -277,9 +259,8 @@ def like_views(result, arrays):
 
 
 @recorded
-def _copied(array, dtype, order, from_other=False):
-    if not from_other:
-        check("copy", array)
+def _copied(array, dtype, order):
+    check("copy", array)
     return fresh(array._x.astype(dtype, copy=False), order)
 
 
@@ -426,26 +407,20 @@ def ones(shape, dtype=None, order="C"):
 
 
 def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocking=False):
-    """An array on the current device: of another device, of the host, or of numbers."""
-    machine, order = current(), order or "K"
+    """An array on the current device: of the host, or of numbers; another device's is refused here."""
+    order = order or "K"
     if isinstance(obj, ndarray):
-        here = obj._memory.device_id == machine.device
-        if here and not copy and obj.flags.fit(order) and dtype in (None, obj.dtype):
+        if not copy and obj.flags.fit(order) and dtype in (None, obj.dtype):
             return obj
-        if not here:
-            machine.copied["between devices"] += obj.nbytes
-        return _copied(obj, obj.dtype if dtype is None else dtype_of(dtype), order, not here)
+        return _copied(obj, obj.dtype if dtype is None else dtype_of(dtype), order)
     values = np.array(obj, dtype, ndmin=ndmin, copy=None)
     dtype_of(values.dtype)
     refuse()  # it goes by way of pinned memory that others get afterwards
-    machine.copied["to device"] += values.nbytes
-    if blocking:
-        machine.wait("array")
     return fresh(values, order if order in "CF" else "F" if values.flags.fnc else "C")
 
 
 def asarray(a, dtype=None, order=None, *, copy=None, blocking=False):
-    return array(a, dtype, bool(copy), order, blocking=blocking)
+    return array(a, dtype, bool(copy), order)
 
 
 def ascontiguousarray(a, dtype=None):
@@ -456,13 +431,10 @@ def ascontiguousarray(a, dtype=None):
 
 @recorded
 def copyto(dst, src, casting="same_kind", where=None):
-    """Copy into an array, from one of any device or a number."""
+    """Copy into an array, from another one or a number."""
     if isinstance(src, np.ndarray) and src.ndim:
         raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
-    if isinstance(src, ndarray) and src._memory.device_id != dst._memory.device_id and where is None:
-        current().copied["between devices"] += src.nbytes
-    else:
-        check("copyto", dst, src, where)
+    check("copyto", dst, src, where)
     np.copyto(dst._x, plain(src), casting, where=True if where is None else plain(where))
     written(dst._x)
 

@@ -48,11 +48,10 @@ class Machine:
     devices           of each: number, capacity, bytes in use (used), bytes that its pool holds (held)
     launches          of each kernel that was started: name; grid and block as the driver got them, shared, stream,
                       device, function; words, the parameters as the 8-byte words of the block
-    copied            bytes by direction: "to device", "to host", "on device", "between devices"
     synchronisations  Counter of what made the host wait, by name: item, get, Stream.synchronize ...
     library           Counter of calls into libraries of NVIDIA, by the name of the function: matmul, dot ...
     functions         Counter of all calls of ufuncs and functions that work on the device, by name
-    ranges            the names of NVTX ranges that were begun, in order; open_ranges: those not ended yet
+    ranges            the names of NVTX ranges that were begun, in order, and None where one ended
     images            what Module.load was given, in order
     attributes        what funcSetAttribute set: {(function, attribute): value}
     captures          streams that capture, (device, name): Capture; see graphs.py
@@ -61,17 +60,16 @@ class Machine:
     failed            the code of a failure that the GPU has from now on, 0 for none
     contexts          devices that were the current one of a thread when it did something there, or were chosen
     nccl              see nccl.state
-    asked             (thread, its current device) of those who asked events or NCCL how they are
     """
 
     def __init__(self, devices=1, capability="90", capacity=1 << 34, execute=True, error=None):
         self.capability, self.execute, self.error = capability, execute, error
         self.devices = [SimpleNamespace(number=n, capacity=capacity, used=0, held=0) for n in range(devices)]
-        self.launches, self.images, self.ranges, self.open_ranges = [], [], [], []
-        self.copied, self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter(), Counter()
+        self.launches, self.images, self.ranges = [], [], []
+        self.synchronisations, self.library, self.functions = Counter(), Counter(), Counter()
         self.made_current, self.order, self.endless = [], Order(), set()
         self.attributes, self.loaded_functions, self.streams = {}, {}, {}
-        self.captures, self.graph_launches, self.failed, self.asked, self.contexts = {}, [], 0, set(), set()
+        self.captures, self.graph_launches, self.failed, self.contexts = {}, [], 0, set()
         self.nccl = SimpleNamespace(calls=[], version=23203, error=0, absent=False, groups={})
         self.lock, self.thread = threading.RLock(), _Thread()
         self.pinned = weakref.WeakValueDictionary()  # address on the host -> the bytes there
@@ -92,9 +90,6 @@ class Machine:
             raise CUDARuntimeError(101)
         self.thread.device = number
         self.contexts.add(number)
-
-    def note_asking(self):
-        self.asked.add((threading.current_thread().name, self.device))
 
     def stream(self, stream=None):
         """(device, what the driver calls it) of a stream, the current one without; 0 is the default one."""

@@ -73,7 +73,7 @@ class MemoryPointer:
             raise ValueError(f"stand-in: {size} bytes at byte {self._offset} of a block of {self.mem.size}")
         return self.mem.owner[self._offset : self._offset + size]
 
-    def _write(self, name, size, values, stream, direction=None):
+    def _write(self, name, size, values, stream):
         """An operation on a stream that writes bytes: of an array, or one value."""
         there, machine, reads = self._bytes(size), current(), [values] if isinstance(values, np.ndarray) else []
 
@@ -81,7 +81,6 @@ class MemoryPointer:
             machine.access(name, reads, [there], stream)
             there.view(np.ndarray)[...] = values
             mark(there)
-            machine.copied[direction] += size * (direction is not None)
 
         if not noted(name, write, [there, *reads], stream):
             write()
@@ -92,11 +91,10 @@ class MemoryPointer:
             values = np.frombuffer(ctypes.string_at(int(mem), size), np.uint8)
         if values is None or values.nbytes < size:
             raise ValueError(f"stand-in: {size} bytes at {mem:#x} of the host are not pinned: they may be paged out")
-        self._write("memcpy", size, values[:size], stream, "to device")
+        self._write("memcpy", size, values[:size], stream)
 
     def copy_from_device_async(self, src, size, stream=None):
-        direction = "between devices" if src.device_id != self.device_id else "on device"
-        self._write("memcpy", size, src._bytes(size), stream, direction)
+        self._write("memcpy", size, src._bytes(size), stream)
 
     def memset_async(self, value, size, stream=None):
         self._write("memset", size, value, stream)

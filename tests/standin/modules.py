@@ -41,9 +41,8 @@ def empty_pinned(shape, dtype=float, order="C"):
     return np.ndarray(shape, dtype, memory.alloc_pinned_memory(max(size, 1)), order=order)
 
 
-def _range_push(message, id_color=-1):
+def _range(message=None):
     current().ranges.append(message)
-    current().open_ranges.append(message)
 
 
 def _named(module, *names):
@@ -62,7 +61,7 @@ PARTS = {
     "memory": Namespace("cupy.cuda.memory", MEMORY | ERRORS),
     "stream": Namespace("cupy.cuda.stream", STREAMS),
     "device": Namespace("cupy.cuda.device", DEVICE),
-    "nvtx": Namespace("cupy.cuda.nvtx", {"RangePush": _range_push, "RangePop": lambda: current().open_ranges.pop()}),
+    "nvtx": Namespace("cupy.cuda.nvtx", {"RangePush": _range, "RangePop": _range}),
 }
 OWN = DEVICE | _named(graphs, "Graph") | _named(memory, "using_allocator", "alloc_pinned_memory")
 CUDA = Namespace("cupy.cuda", PARTS | MEMORY | STREAMS | FUNCTION | OWN)

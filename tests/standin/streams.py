@@ -159,7 +159,6 @@ def event_query(event):
     """The status of an event by its pointer; where its work has ended, the host knows that as if it had waited."""
     event, machine = _events[event], current()
     event._look()
-    machine.note_asking()
     if machine.failed:
         return machine.failed
     with machine.lock:
