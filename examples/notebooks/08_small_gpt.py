@@ -283,8 +283,8 @@ plt.show()
 assert not weights[:, np.triu(np.ones((24, 24), bool), 1)].any()
 
 # %% [markdown]
-# Look for lines parallel to the diagonal: such a head looks a fixed number of places back, whatever stands there. Look
-# for columns: such a head looks for one character, often the space.
+# Most rows are dark near the diagonal: what follows depends mostly on the last few characters. A single dark cell is a
+# character that the head looks for. Train longer, and the heads become more different from one another.
 #
 # ## What to try next
 #
