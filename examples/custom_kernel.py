@@ -23,10 +23,10 @@ from minigrad_kernels.toolchain.cuda import cuda, f32, kernel
 THREADS = 256
 
 
-@kernel("f32* x, f32* out, i32 n", threads=THREADS)
-def squareplus_f32(x, out, n):
-    i = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
-    if i < n:
+@kernel("f32[:] x, f32[:] out", threads=THREADS)
+def squareplus_f32(x, out):
+    i = cuda.grid(1)
+    if i < x.size:
         out[i] = (x[i] + math.sqrt(x[i] * x[i] + f32(4))) / f32(2)
 
 
@@ -37,7 +37,7 @@ def squareplus(input):
     x = device.contiguous(input)
     out = device.empty_like(x)
     if x.size:
-        squareplus_f32((-(-x.size // THREADS),), (THREADS,), (x, out, x.size))
+        squareplus_f32((-(-x.size // THREADS),), (THREADS,), (x.reshape(-1), out.reshape(-1)))
     return out
 
 

@@ -11,14 +11,13 @@
 # **Time** 45 minutes with the exercises.
 
 # %%
-import functools
 import json
 from collections import Counter
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from checks import check
+from exercises import check
 
 from minigrad_kernels import interpreter
 from minigrad_kernels.interpreter import interpret
@@ -65,24 +64,25 @@ print(f"{read} elements read, of matrices that have {small_a.size + small_b.size
 #   floats side by side, from where a sector begins, wants 4 sectors; one that reads 32 floats of 32 rows wants 32.
 #
 # All blocks of a start are its **grid**. Here is the formula as a kernel. Every thread takes one element of $C$: the
-# grid stands in for the two outer loops. A block of 256 threads takes 8 rows of 32 elements, a row for each warp.
+# grid stands in for the two outer loops. A block of 32 x 8 threads takes 8 rows of 32 elements, a row for each warp. It
+# is a kernel of `numba.cuda`: in any other project you write `@cuda.jit` above it in place of our `kernel`, which adds
+# a signature.
 
 
 # %%
-@kernel("f32* a, f32* b, f32* out, i32 m, i32 n, i32 k", threads=256)
-def product(a, b, out, m, n, k):
-    i = cuda.blockIdx.y * 8 + cuda.threadIdx.x // 32
-    j = cuda.blockIdx.x * 32 + cuda.threadIdx.x % 32
-    if i < m and j < n:
+@kernel("f32[:,:] a, f32[:,:] b, f32[:,:] out", threads=256)
+def product(a, b, out):
+    j, i = cuda.grid(2)  # x counts columns, y counts rows
+    if i < out.shape[0] and j < out.shape[1]:
         total = f32(0)
-        for step in range(k):
-            total += a[i * k + step] * b[step * n + j]
-        out[i * n + j] = total
+        for k in range(a.shape[1]):
+            total += a[i, k] * b[k, j]
+        out[i, j] = total
 
 
 a, b = (rng.standard_normal((64, 64), dtype=np.float32) for _ in range(2))
 out = np.empty((64, 64), np.float32)
-report = interpret(product, grid=(2, 8), block=(256,), arguments=(a, b, out, 64, 64, 64))
+report = interpret(product, grid=(2, 8), block=(32, 8), arguments=(a, b, out))
 assert np.allclose(out, a @ b, atol=1e-4) and not report.faults
 print(report.counts)
 
@@ -113,27 +113,27 @@ print("asked of a:", report.counts.bytes_loaded["a"], "in sectors:", report.coun
 
 # %%
 def make_tiled(second_barrier):
-    @kernel("f32* a, f32* b, f32* out, i32 n, i32 k", threads=1024, variant="right" if second_barrier else "race")
-    def tiled(a, b, out, n, k):
-        a_tile, b_tile = cuda.shared.array(1024, f32), cuda.shared.array(1024, f32)
-        row, column = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
-        i, j = cuda.blockIdx.y * 32 + row, cuda.blockIdx.x * 32 + column
+    @kernel("f32[:,:] a, f32[:,:] b, f32[:,:] out", threads=1024, variant="right" if second_barrier else "race")
+    def tiled(a, b, out):
+        a_tile, b_tile = cuda.shared.array((32, 32), f32), cuda.shared.array((32, 32), f32)
+        column, row = cuda.threadIdx.x, cuda.threadIdx.y
+        j, i = cuda.grid(2)
         total = f32(0)
-        for start in range(0, k, 32):
-            a_tile[row * 32 + column] = a[i * k + start + column]
-            b_tile[row * 32 + column] = b[(start + row) * n + j]
+        for start in range(0, a.shape[1], 32):
+            a_tile[row, column] = a[i, start + column]
+            b_tile[row, column] = b[start + row, j]
             cuda.syncthreads()
-            for step in range(32):
-                total += a_tile[row * 32 + step] * b_tile[step * 32 + column]
+            for k in range(32):
+                total += a_tile[row, k] * b_tile[k, column]
             if second_barrier:
                 cuda.syncthreads()
-        out[i * n + j] = total
+        out[i, j] = total
 
     return tiled
 
 
 tiled = make_tiled(second_barrier=True)
-tiled_report = interpret(tiled, (2, 2), (1024,), (a, b, out, 64, 64))
+tiled_report = interpret(tiled, (2, 2), (32, 32), (a, b, out))
 assert np.allclose(out, a @ b, atol=1e-4) and not tiled_report.faults
 assert tiled_report.counts.bytes_loaded["a"] == 4 * 64 * 64 * 64 // 32
 print("asked of a: plain", report.counts.bytes_loaded["a"], "bytes, tiled", tiled_report.counts.bytes_loaded["a"])
@@ -148,16 +148,14 @@ print("asked of a: plain", report.counts.bytes_loaded["a"], "bytes, tiled", tile
 
 # %%
 racing = make_tiled(second_barrier=False)
-race = interpret(racing, (2, 2), (1024,), (a, b, out, 64, 64))
+race = interpret(racing, (2, 2), (32, 32), (a, b, out))
 for fault in race.faults:
     print(fault, "\n")
 assert race.faults and all(fault.kind == "shared race" for fault in race.faults)
 
-# %% [markdown]
-# Each report names what happened, where in shared memory, a thread that did it, and the line of source, counted in its
-# cell. The line is not wrong by itself. It writes a tile that another thread has read, and nothing makes the writer
-# wait for the reader: the barrier is missing *between* the line that reads the tile, in the loop over `step`, and this
-# one, a round later.
+# %% [markdown] Each report says what happened, where in shared memory, which thread did it, and in which line of the
+# cell. The line is not wrong by itself. It writes a tile that another thread still reads. Nothing makes the writer
+# wait: the barrier is missing between the loop over `k`, which reads the tile, and this line in the next round.
 #
 # ## Bank conflicts, made and mended
 #
@@ -174,28 +172,25 @@ assert race.faults and all(fault.kind == "shared race" for fault in race.faults)
 
 # %%
 def make_transpose(pitch):
-    size = 32 * pitch
-
-    @kernel("f32* x, f32* out, i32 n", threads=1024, variant=f"pitch{pitch}")
-    def transpose(x, out, n):
-        tile = cuda.shared.array(size, f32)
-        row, column = cuda.threadIdx.x // 32, cuda.threadIdx.x % 32
+    @kernel("f32[:,:] x, f32[:,:] out", threads=1024, variant=f"pitch{pitch}")
+    def transpose(x, out):
+        tile = cuda.shared.array((32, pitch), f32)
+        column, row = cuda.threadIdx.x, cuda.threadIdx.y
         top, left = cuda.blockIdx.y * 32, cuda.blockIdx.x * 32
-        tile[row * pitch + column] = x[(top + row) * n + left + column]
+        tile[row, column] = x[top + row, left + column]
         cuda.syncthreads()
-        out[(left + row) * n + top + column] = tile[column * pitch + row]
+        out[left + row, top + column] = tile[column, row]
 
     return transpose
 
 
 conflicts = {}
 for pitch in (32, 33):
-    found = interpret(make_transpose(pitch), (2, 2), (1024,), (a, out, 64))
+    found = interpret(make_transpose(pitch), (2, 2), (32, 32), (a, out))
     assert (out == a.T).all() and not found.faults
     conflicts[pitch] = found.counts
-    print(
-        f"pitch {pitch}: {found.counts.shared_wavefronts} wavefronts, {found.counts.shared_wavefronts_ideal} would do"
-    )
+    wavefronts, least = found.counts.shared_wavefronts, found.counts.shared_wavefronts_ideal
+    print(f"pitch {pitch}: {wavefronts} wavefronts, {least} would do")
 assert conflicts[33].shared_wavefronts == conflicts[33].shared_wavefronts_ideal
 assert conflicts[32].shared_wavefronts > 16 * conflicts[33].shared_wavefronts
 
@@ -228,6 +223,7 @@ for rung in RUNGS:
     one = next(iter(ladder.RUNGS[rung].kernels.values()))
     print(f"{rung:<10}{one.__doc__.splitlines()[0]}")
 
+
 # %%
 big_a, big_b = (interpreter.array(rng.standard_normal(shape, dtype=np.float32)) for shape in ((M, K), (K, N)))
 counts = {}
@@ -238,6 +234,7 @@ for rung in RUNGS:
     ((_, found),) = launches
     counts[rung] = found.counts
     assert np.allclose(result, np.asarray(big_a) @ np.asarray(big_b), atol=1e-3)
+
 
 # %% [markdown]
 # First, what threads ask of global memory. The formula for tiles holds to the byte, with $T$ the tile of the rung:
@@ -252,9 +249,10 @@ for rung in RUNGS:
     assert asked[rung]["b"] == 4 * K * N * -(-M // rows)
     print(f"{rung:<10}tile {rows:>3} x {columns:<3}  a {asked[rung]['a']:>10,}  b {asked[rung]['b']:>10,} bytes")
 
+
 # %% [markdown]
-# So why are there rungs above `register`, which ask for no fewer bytes? Because a warp pays for instructions too. Only
-# one kind of them is the formula: `fma`, a multiplication and an addition. The others fetch its numbers, compute
+# `buffered` asks for as many bytes as `register`. So what is it good for? A warp pays for instructions too. Only one
+# kind of instruction is the formula: `fma`, a multiplication and an addition. The others fetch numbers, compute
 # addresses and count loops. `register` keeps $8 \times 8$ sums in each thread: 16 words from shared memory serve 64
 # products, where in `tiled` 2 words serve one. `buffered` loads 128 bits with one instruction instead of four. It also
 # fetches the next tile while it multiplies this one, and takes one barrier a tile instead of two: what that saves is
@@ -302,13 +300,12 @@ plt.show()
 # $$\text{flop/s} \le \min(P,\; \beta I), \qquad I = \frac{2MNK}{\text{bytes moved}}$$
 #
 # Left of the ridge $P / \beta$ the memory is the limit, right of it the arithmetic. What a rung loads for one product
-# $A_{ik} B_{kj}$ does not depend on the size of the matrices, as long as tiles divide it, so the counts above give the
-# intensity at any size. Counted sectors are what a kernel asks of the caches: where these keep what is asked for
-# again, a kernel can be faster than its bound.
+# $A_{ik} B_{kj}$ does not depend on the size of the matrices, if that is a multiple of the tile. So the counts above
+# give the intensity at any size. A cache may answer a request that comes again. Then a kernel can be faster than its
+# bound, because our counts do not know caches.
 #
-# Speeds are read from a results file that `tests/gpu/run_all` has left, with the bandwidth of a copy on that GPU. Where
-# there is none, each rung is drawn at its bound, and the bandwidth is an assumption, as is the peak in any case: of the
-# size that makers' data sheets give for a large GPU. Put in those of yours.
+# `tests/gpu/run_all` writes a results file with the speeds of the rungs and the bandwidth of a copy on its GPU. The
+# cell reads them from there. The peak is an assumption, about as large as data sheets say of a large GPU. Put in yours.
 
 # %%
 PEAK = 60e12  # float32 operations in a second: assumed, not measured
@@ -361,10 +358,46 @@ axes.legend(loc="lower right")
 figure.suptitle(f"{source}; peak assumed", fontsize="small")
 plt.show()
 
+# %% [markdown] Each of the first rungs moves to the right, towards the ridge. `register` and `buffered` have the same
+# traffic, so they have the same intensity. Once memory is no longer the limit, only instructions and waiting are left
+# to save.
+#
+# ## A kernel of somebody else
+#
+# The interpreter does not need our kernels. It runs any PTX file whose instructions it knows, whatever language it came
+# from. NVIDIA's `nvcc -ptx` made [`block_sum.ptx`](../data/block_sum.ptx) from this C++ program. Each block adds 256
+# numbers: in each round half of the threads add a number of the other half to their own. The program has a mistake.
+# Find it before you run the cell.
+#
+# ```cpp
+# extern "C" __global__ void block_sum(const float *x, float *out) {
+#     __shared__ float part[256];
+#     int t = threadIdx.x;
+#     part[t] = x[blockIdx.x * 256 + t];
+#     __syncthreads();
+#     for (int half = 128; half > 0; half /= 2)
+#         if (t < half) part[t] += part[t + half];
+#     if (t == 0) out[blockIdx.x] = part[0];
+# }
+# ```
+
+# %%
+text = Path("../data/block_sum.ptx").read_text()
+x, sums = rng.standard_normal(1024, dtype=np.float32), np.empty(4, np.float32)
+report = interpret(text, grid=(4,), block=(256,), arguments=(x, sums))
+print(*report.faults)
+assert {fault.kind for fault in report.faults} == {"shared race"}
+
+# %% [markdown] A thread adds a number that another thread may not have finished. A barrier is missing at the end of
+# each round. PTX is a text, so we put it there: at the label that all threads pass in each round.
+
+# %%
+report = interpret(text.replace("$L__BB0_3:", "$L__BB0_3: bar.sync 0;"), (4,), (256,), (x, sums))
+assert not report.faults and np.allclose(sums, x.reshape(4, 256).sum(1), atol=1e-4)
+print("no faults, but", report.counts.barriers, "barriers in the 4 blocks")
+
 # %% [markdown]
-# Each of the first rungs moves to the right, towards the ridge. `register` and `buffered` have the same intensity, as
-# their traffic is the same: once memory is no longer the limit, what is left to save is instructions and
-# waiting. That is why the ladder goes on with other ideas than bytes.
+# In a shell, `minigrad interpret FILE.ptx --grid 4 --block 256 --args x.npy 'float32[4]'` does the same.
 #
 # ## In the library
 #
@@ -380,7 +413,7 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# Write your answer where the three dots are, run the cell, then run the check.
+# Write your answer in place of `...` and run the cell.
 #
 # ### Exercise 1: traffic
 #
@@ -392,16 +425,7 @@ plt.show()
 def traffic(m, n, k, rows, columns): ...  # your answer
 
 
-# %%
-def check_traffic(answer):
-    cases = []
-    for m, n, k, rows, columns in ((256, 256, 64, 32, 32), (100, 70, 30, 128, 16), (33, 65, 8, 32, 32)):
-        total = 4 * (m * k * -(-n // columns) + k * n * -(-m // rows))
-        cases.append(((m, n, k, rows, columns), total))
-    check(answer, cases, "A is read once for each column of tiles, B once for each row of tiles; count whole tiles")
-
-
-check_traffic(traffic)
+check(traffic)
 
 # %% [markdown]
 # ### Exercise 2: wavefronts
@@ -414,18 +438,7 @@ check_traffic(traffic)
 def wavefronts(words): ...  # your answer
 
 
-# %%
-def check_wavefronts(answer):
-    lanes = range(32)
-    cases = [
-        (([*lanes],), 1), (([32 * lane for lane in lanes],), 32), (([33 * lane for lane in lanes],), 1),
-        (([2 * lane for lane in lanes],), 2), (([7] * 32,), 1), (([0, 32] * 16,), 2),
-        (([12 * lane for lane in lanes],), 4), (([*range(30), 32, 64],), 3),
-    ]  # fmt: skip
-    check(answer, cases, "count the different words in each bank; the fullest bank decides")
-
-
-check_wavefronts(wavefronts)
+check(wavefronts)
 
 # %% [markdown]
 # ### Exercise 3: no padding
@@ -439,68 +452,7 @@ check_wavefronts(wavefronts)
 def place(row, column): ...  # your answer
 
 
-# %%
-def passes(words):
-    """Wavefronts of a warp, counted."""
-    return max(Counter(word % 32 for word in set(words)).values())
-
-
-def check_place(answer):
-    @functools.wraps(answer)
-    def properties():
-        if answer(0, 0) in (None, ...):
-            return None
-        words = np.array([[answer(row, column) for column in range(32)] for row in range(32)])
-        return {
-            "words": len(set(words.ravel().tolist())),
-            "first and last": (int(words.min()), int(words.max())),
-            "row": max(passes(row) for row in words.tolist()),
-            "column": max(passes(column) for column in words.T.tolist()),
-        }
-
-    hint = "words: how many different ones; row, column: wavefronts of the worst; shift each row in its own way"
-    check(properties, [((), {"words": 1024, "first and last": (0, 1023), "row": 1, "column": 1})], hint)
-
-
-check_place(place)
-
-# %% [markdown]
-# ### Exercise 4: find the race
-#
-# Write what the interpreter does, in small. `events` is what the threads of a block did, in order:
-# `("read", thread, word)`, `("write", thread, word)` or `("barrier",)`. There is a race if two *different* threads
-# touch the same word, at least one of them writes, and no barrier stands between. Return `True` or `False`.
-
-
-# %%
-def has_race(events): ...  # your answer
-
-
-# %%
-def random_events(rng):
-    """Events, and whether they race: every pair between two barriers is looked at."""
-    events, raced, since = [], False, []
-    for _ in range(rng.integers(2, 12)):
-        if rng.random() < 0.3:
-            events.append(("barrier",))
-            since = []
-            continue
-        event = (str(rng.choice(["read", "write"])), int(rng.integers(3)), int(rng.integers(4)))
-        raced |= any(e[1] != event[1] and e[2] == event[2] and "write" in (e[0], event[0]) for e in since)
-        since.append(event)
-        events.append(event)
-    return events, raced
-
-
-def check_has_race(answer):
-    rng = np.random.default_rng(1)
-    first = [([("write", 0, 5), ("barrier",), ("read", 1, 5)], False), ([("read", 0, 5), ("write", 1, 5)], True)]
-    drawn = [random_events(rng) for _ in range(200)]
-    cases = [((events,), bool(raced)) for events, raced in first + drawn]
-    check(answer, cases, "two reads are harmless, so is one thread alone; a barrier forgets all that came before")
-
-
-check_has_race(has_race)
+check(place)
 
 # %% [markdown]
 # ## Solutions
@@ -515,7 +467,7 @@ def traffic(m, n, k, rows, columns):
     return 4 * (m * k * across + k * n * down)
 
 
-check_traffic(traffic)
+check(traffic)
 
 # %% [markdown]
 # **2.** A set first, as equal words are one request; then the fullest bank.
@@ -527,7 +479,7 @@ def wavefronts(words):
     return max(banks.count(bank) for bank in banks)
 
 
-check_wavefronts(wavefronts)
+check(wavefronts)
 
 # %% [markdown]
 # **3.** For a fixed row, $c \mapsto c \oplus r$ permutes the 32 banks, so a row is complete and free of conflicts.
@@ -539,25 +491,4 @@ def place(row, column):
     return row * 32 + (column ^ row)
 
 
-check_place(place)
-
-# %% [markdown]
-# **4.** Between two barriers it is enough to know, for each word, who read it and who wrote it.
-
-
-# %%
-def has_race(events):
-    readers, writers = {}, {}
-    for kind, *where in events:
-        if kind == "barrier":
-            readers, writers = {}, {}
-            continue
-        thread, word = where
-        others = writers.get(word, set()) | (readers.get(word, set()) if kind == "write" else set())
-        if others - {thread}:
-            return True
-        (writers if kind == "write" else readers).setdefault(word, set()).add(thread)
-    return False
-
-
-check_has_race(has_race)
+check(place)

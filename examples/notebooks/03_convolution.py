@@ -1,13 +1,3 @@
-# ---
-# jupyter:
-#   jupytext:
-#     formats: ipynb,py:percent
-#   kernelspec:
-#     display_name: Python 3
-#     language: python
-#     name: python3
-# ---
-
 # %% [markdown]
 # # 3. Convolution is a matrix product
 #
@@ -17,20 +7,18 @@
 # **You need** [notebook 1](01_tape.ipynb) for what a gradient rule is, and matrix products. What a GPU makes of a
 # matrix product is in [notebook 2](02_matmul_gpu.ipynb); here a CPU is enough.
 #
-# **Time** 50 minutes to read and try, an hour with the exercises.
+# **Time** 45 minutes to read and try, 45 for the exercises.
 
 # %%
-import time
-
 import matplotlib.pyplot as plt
 import numpy as np
-from checks import check
+from exercises import check
 
 import minigrad
 from minigrad import data, gradcheck, gradgradcheck
 from minigrad.nn.functional import conv2d, conv2d_input_grad, conv2d_weight_grad
 
-BLUE, RED, GREEN, ORANGE = "#0072B2", "#D55E00", "#009E73", "#E69F00"  # told apart with any colour vision
+ORANGE = "#E69F00"
 minigrad.manual_seed(0)
 random = np.random.default_rng(0)
 
@@ -155,9 +143,8 @@ for axes, matrix, title in ((left, A, "A: from image to result"), (right, A.T, "
 plt.show()
 print(f"{A.size} entries, of which {np.count_nonzero(A)} are not 0, and only {len(np.unique(w))} different values")
 
-# %% [markdown]
-# The matrix is mostly zeros and says the same in every row, shifted. Nobody multiplies with it. But it tells us the
-# gradient for nothing. With $g = dL/dy$, the chain rule for $y = A x$ is
+# %% [markdown] The matrix is mostly zeros, and every row has the same numbers, shifted. Nobody multiplies with it. But
+# it gives us the gradient without work. With $g = dL/dy$, the chain rule for $y = A x$ is
 #
 # $$\frac{dL}{dx} = A^\top g.$$
 #
@@ -208,26 +195,6 @@ strided = lambda x, w: conv2d(x, w, stride=2, padding=1)
 print("first order:", gradcheck(strided, small), "  second order:", gradgradcheck(strided, small))
 
 # %% [markdown]
-# What do they look like? `conv2d` *gathers*: a result reads a patch. Its adjoint *scatters*: a single gradient pixel
-# spreads over the patch that it was made from, weighted by the filter. Below, one gradient pixel that is 1, and all
-# gradient pixels 1, for strides 1 and 2. Strided scattering overlaps unevenly: the checkerboard that upsampling by
-# transposed convolutions is known for.
-
-# %%
-stamp = minigrad.tensor(filters["blur"][None, None] * 9)
-pictures, titles = [], []
-for stride in (1, 2):
-    size = (9 - 3) // stride + 1
-    one = np.zeros((1, 1, size, size), np.float32)
-    one[0, 0, size // 2, size // 2] = 1
-    for g, title in ((one, "one pixel"), (np.ones_like(one), "all pixels")):
-        spread = conv2d_input_grad(minigrad.tensor(g), stamp, (1, 1, 9, 9), stride=stride).numpy()[0, 0]
-        pictures += [g[0, 0], spread]
-        titles += [f"g: {title}, stride {stride}", f"dx: 0 to {spread.max():.0f}"]
-        assert spread.sum() == 9 * g.sum()
-show(pictures, titles, columns=4)
-
-# %% [markdown]
 # ### Both gradients are convolutions
 #
 # For stride 1 and no padding they can be written with `conv2d` itself. A pixel $x_{nchv}$ was read with the tap
@@ -259,8 +226,8 @@ print("dx", dx.shape, "and dw", dw.shape, "are convolutions")
 #
 # Enough for learning a filter. Somebody convolves digits with "edges across" and shows us only images and results. We
 # start from noise and go down the gradient of the squared error; $dw$ is all we need. The images are the digits of
-# 8 x 8 pixels as they come: enlarged ones are so smooth that neighbouring pixels say nearly the same, and the loss is
-# flat in most directions, as it was along some weights in the Hessian of notebook 1.
+# 8 x 8 pixels as they come. Enlarged ones would be too smooth: neighbouring pixels say nearly the same, and the loss is
+# flat in most directions.
 
 # %%
 seen = minigrad.tensor(data.digits()[0].images[:64].astype(np.float32) / 255)
@@ -322,19 +289,6 @@ right.set(xlabel="tap (p, q)", ylabel="result (i, j)", xticks=range(0, 9, 2))
 figure.colorbar(drawn, label="number of the pixel")
 plt.show()
 
-
-# %%
-def seconds(function, *arguments):
-    begun = time.perf_counter()
-    function(*arguments)
-    return time.perf_counter() - begun
-
-
-by_loops = seconds(lambda: [convolve(one[0], filters["blur"]) for one in images])
-by_product = min(seconds(convolve_im2col, images, bank.numpy()[:1]) for _ in range(3))
-print(f"256 images: loops {1e3 * by_loops:.0f} ms, im2col {1e3 * by_product:.1f} ms")
-assert by_product < by_loops
-
 # %% [markdown]
 # ## Implicit: the matrix that is never written
 #
@@ -366,7 +320,7 @@ w = random.normal(size=(64, 32, 3, 3)).astype(np.float32)
 assert np.allclose(convolve_implicit(x, w), convolve_im2col(x, w), atol=1e-3)
 
 # %% [markdown]
-# The library does this on the CPU and on the GPU, with channels last in memory so that a pixel's channels lie next to
+# The library does this on the CPU and on the GPU. Channels are last in memory, so that a pixel's channels lie next to
 # each other. Let us ask it how much extra memory it wants for this layer.
 
 # %%
@@ -378,36 +332,6 @@ with minigrad.winograd(False):
 for name, size in (("input", x.nbytes), ("patches of im2col", patches), ("workspace of the library", extra)):
     print(f"{name:25} {size / 2**20:6.2f} MiB")
 assert extra < x.nbytes < patches
-
-# %% [markdown]
-# On a GPU the same idea is a ladder of kernels. They are Python functions compiled to PTX, and an interpreter runs them
-# here and counts. `plain` is the formula, one thread per result; `tiled` gathers tiles of the patches matrix into
-# shared memory on the way, so that a pixel that was fetched once serves many results; `vector` has larger tiles, and
-# threads that own many results each.
-# What is counted is what the threads ask of memory; caches, which would help `plain`, are left out.
-
-# %%
-from minigrad_kernels import interpreter
-from minigrad_kernels.conv2d import cuda
-
-tile = interpreter.array(np.ones((1, 12, 12, 16), np.float32)).transpose(0, 3, 1, 2)  # lying channels last
-taps = interpreter.array(np.ones((3, 3, 16, 64), np.float32)).transpose(3, 2, 0, 1)
-moved = {}
-for rung in ("plain", "tiled", "vector"):
-    result = interpreter.empty((1, 10, 10, 64)).transpose(0, 3, 1, 2)
-    with interpreter.recording() as launches:
-        cuda.forward(tile, taps, None, False, (1, 1), (0, 0), (1, 1), 1, result, None, rung)
-    ((_, report),) = launches
-    moved[rung] = 32 * report.counts.global_sectors / 1024  # a sector is 32 bytes
-    assert (result == 9 * 16).all()
-
-# %%
-figure, axes = plt.subplots(figsize=(6, 2.5), layout="constrained")
-bars = axes.barh(list(moved), list(moved.values()), color=[RED, ORANGE, BLUE])
-axes.bar_label(bars, fmt="%.0f KiB", padding=4)
-axes.set(xlabel="global memory traffic of one launch, counted (KiB)", ylabel="kernel", xlim=(0, 1.25 * moved["plain"]))
-plt.show()
-assert moved["plain"] > 3 * moved["tiled"]
 
 # %% [markdown]
 # ## Winograd: fewer multiplications
@@ -440,52 +364,14 @@ y = AT @ ((G @ w) * (BT @ d))
 print(y, "wanted", np.correlate(d, w))
 assert np.allclose(y, np.correlate(d, w))
 
-# %% [markdown]
-# For images the trick is applied to rows and to columns:
-# $Y = A^\top \big[ (G\, w\, G^\top) \odot (B^\top d\, B) \big] A$ turns a 4 x 4 patch into 2 x 2 results with 16
-# products where the formula takes 36. With channels, the products of elements become sums over channels: 16 matrix
-# products, so all that we know about matrix products serves again.
-
-# %%
-d, w = random.normal(size=(4, 4)), random.normal(size=(3, 3))
-Y = AT @ ((G @ w @ G.T) * (BT @ d @ BT.T)) @ AT.T
-assert np.allclose(Y, convolve(d, w))
-print("2 x 2 results from", (G @ w @ G.T).size, "products")
-
-# %% [markdown]
-# Larger tiles save more: the library makes 4 x 4 results from 36 products, a quarter of the formula's 144. What is the
-# catch? The transforms take differences and multiply by larger constants, so rounding errors grow. `minigrad.winograd`
-# switches it; we compare both ways with the same sum in float64.
-
-# %%
-x = minigrad.randn(8, 32, 32, 32)
-w = minigrad.randn(32, 32, 3, 3) / 17
-with minigrad.winograd(False):
-    exact = conv2d(x.to("float64"), w.to("float64"), padding=1).numpy()
-    direct = conv2d(x, w, padding=1).numpy()
-with minigrad.winograd("always"):
-    tiled = conv2d(x, w, padding=1).numpy()
-errors = {"direct": abs(direct - exact), "Winograd, 4 x 4 tiles": abs(tiled - exact)}
-
-# %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
-tiles = {"formula": 9, "2 x 2 tiles": 16 / 4, "4 x 4 tiles": 36 / 16}
-left.bar_label(left.bar(list(tiles), list(tiles.values()), color=[RED, ORANGE, BLUE]), fmt="%.2f")
-left.set(ylabel="products per result, channel and filter", ylim=(0, 10))
-bins = np.logspace(-10, -4.5, 60)
-for (name, error), color, style in zip(errors.items(), (RED, BLUE), ("-", "--"), strict=True):
-    right.hist(error.ravel(), bins, histtype="step", color=color, linestyle=style, linewidth=2, label=name)
-right.set(xscale="log", xlabel="error of a result (results are of size 1)", ylabel="number of results")
-right.legend(loc="upper left")
-plt.show()
-growth = np.sqrt((errors["Winograd, 4 x 4 tiles"] ** 2).mean() / (errors["direct"] ** 2).mean())
-print(f"fewer products by a factor of {9 / tiles['4 x 4 tiles']:.0f}, errors larger by a factor of {growth:.1f}")
-assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
-
-# %% [markdown]
-# For training that is a good bargain: the errors stay far below the size of the results, and a gradient from a batch is
-# a noisy estimate anyway. So it is on by default for 3 x 3 filters with stride 1 where shapes promise a gain, and never
-# used in float64.
+# %% [markdown] For images the trick is applied to rows and to columns:
+# $Y = A^\top \big[ (G\, w\, G^\top) \odot (B^\top d\, B) \big] A$. It turns a patch of 4 x 4 pixels into 2 x 2 results
+# with 16 products. The formula takes 36. The library makes 4 x 4 results from 36 products, where the formula takes 144.
+# The price is rounding: the sums before the products lose digits. In float32 the errors stay far below the size of the
+# results, so `minigrad.winograd` is on by default for 3 x 3 filters with stride 1 where shapes promise a gain. In
+# float64 it is never used.
+#
+# On a GPU the implicit product is a ladder of kernels, as in notebook 2. [A page](../docs/conv2d-cuda.md) shows them.
 #
 # ## In the library
 #
@@ -510,14 +396,7 @@ assert 2 < growth < 50 and errors["Winograd, 4 x 4 tiles"].max() < 1e-4
 def output_size(H, P, stride, padding): ...  # your answer
 
 
-# %%
-size_cases = [
-    ((H, P, s, pad), conv2d(minigrad.zeros(1, 1, H, H), minigrad.zeros(1, 1, P, P), stride=s, padding=pad).shape[2])
-    for H, P, s, pad in ((28, 3, 1, 0), (28, 3, 1, 1), (28, 5, 1, 2), (9, 3, 2, 0), (10, 3, 2, 1), (7, 2, 3, 1))
-]
-check(
-    output_size, size_cases, "the last place begins at H + 2 padding - P; how many steps of the stride fit before it?"
-)
+check(output_size)
 
 # %% [markdown]
 # ### Exercise 2: im2col with a stride
@@ -530,19 +409,7 @@ check(
 def patches_of(x, P, stride): ...  # your answer
 
 
-# %%
-def patch_cases(random=random):
-    cases = []
-    for shape, P, stride in (((5, 5), 3, 1), ((6, 8), 2, 2), ((7, 9), 3, 2)):
-        x = random.normal(size=shape)
-        places = [(i, j) for i in range(0, shape[0] - P + 1, stride) for j in range(0, shape[1] - P + 1, stride)]
-        cases.append(((x, P, stride), np.array([x[i : i + P, j : j + P].ravel() for i, j in places])))
-    return cases
-
-
-check(
-    patches_of, patch_cases(), "a row for each (i, j), j running fastest; a column for each (p, q), q running fastest"
-)
+check(patches_of)
 
 # %% [markdown]
 # ### Exercise 3: the gradient of the image, by a convolution
@@ -555,18 +422,7 @@ check(
 def image_gradient(g, w): ...  # your answer
 
 
-# %%
-def image_cases(random=random):
-    cases = []
-    for P, Q in ((3, 3), (2, 4)):
-        g, w = random.normal(size=(5, 6)), random.normal(size=(P, Q))
-        shape = (1, 1, 5 + P - 1, 6 + Q - 1)
-        wanted = conv2d_input_grad(minigrad.tensor(g[None, None]), minigrad.tensor(w[None, None]), shape)
-        cases.append(((g, w), wanted.numpy()[0, 0]))
-    return cases
-
-
-check(image_gradient, image_cases(), "pad g by P - 1 and Q - 1 on both sides, and turn the filter by 180 degrees")
+check(image_gradient)
 
 # %% [markdown]
 # ### Exercise 4: the gradient of the weight, by a matrix product
@@ -579,65 +435,7 @@ check(image_gradient, image_cases(), "pad g by P - 1 and Q - 1 on both sides, an
 def weight_gradient(g, x, P, Q): ...  # your answer
 
 
-# %%
-def weight_cases(random=random):
-    x, g = random.normal(size=(3, 2, 7, 6)), random.normal(size=(3, 4, 5, 5))
-    wanted = conv2d_weight_grad(minigrad.tensor(g), minigrad.tensor(x), (4, 2, 3, 2))
-    return [((g, x, 3, 2), wanted.numpy())]
-
-
-check(weight_gradient, weight_cases(), "rows of X are (n, i, j), so bring g into that order first; then dW = g^T X")
-
-# %% [markdown]
-# ### Exercise 5: two results from three products
-#
-# $F(2, 3)$ makes two results of three taps from four products. Find the scheme for **two taps and two results**,
-# $y_0 = d_0 w_0 + d_1 w_1$ and $y_1 = d_1 w_0 + d_2 w_1$, with **three** products. Your function gets the $d$ and $w$
-# as lists of objects that can be added, subtracted and multiplied, and counts the products; return $[y_0, y_1]$.
-
-
-# %%
-def three_products(d, w): ...  # your answer
-
-
-# %%
-class Counted:
-    """A number that counts how often it is multiplied."""
-
-    products = 0
-
-    def __init__(self, value):
-        self.value = value
-
-    def __add__(self, other):
-        return Counted(self.value + other.value)
-
-    def __sub__(self, other):
-        return Counted(self.value - other.value)
-
-    def __mul__(self, other):
-        Counted.products += 1
-        return Counted(self.value * other.value)
-
-
-def counted(answer):
-    """The answer as a function of arrays: its two results, and the number of its products."""
-
-    def run(d, w):
-        Counted.products = 0
-        results = answer([Counted(one) for one in d], [Counted(one) for one in w])
-        return results if results in (None, ...) else np.array([*(one.value for one in results), Counted.products])
-
-    run.__name__ = answer.__name__
-    return run
-
-
-product_cases = []
-for _ in range(3):
-    d, w = random.normal(size=3), random.normal(size=2)
-    product_cases.append(((d, w), np.array([*np.correlate(d, w), 3])))
-hint = "elements are y0, y1 and the number of products; (d0 - d1) w0 and d1 (w0 + w1) are two of the three"
-check(counted(three_products), product_cases, hint)
+check(weight_gradient)
 
 # %% [markdown]
 # ## Solutions
@@ -650,7 +448,7 @@ def output_size(H, P, stride, padding):
     return (H + 2 * padding - P) // stride + 1
 
 
-check(output_size, size_cases)
+check(output_size)
 
 # %% [markdown]
 # **Exercise 2.** All windows, of which every $s$-th is kept; nothing is copied until `reshape`.
@@ -662,7 +460,7 @@ def patches_of(x, P, stride):
     return windows.reshape(-1, P * P)
 
 
-check(patches_of, patch_cases())
+check(patches_of)
 
 # %% [markdown]
 # **Exercise 3.** The pixel $x_{hv}$ was read with the tap $(p, q)$ by the result $(h - p, v - q)$: as $p$ grows, $i$
@@ -676,7 +474,7 @@ def image_gradient(g, w):
     return convolve(padded, w[::-1, ::-1])
 
 
-check(image_gradient, image_cases())
+check(image_gradient)
 
 # %% [markdown]
 # **Exercise 4.** It is the rule of the matrix product from notebook 1; only the order of axes needs care.
@@ -688,18 +486,4 @@ def weight_gradient(g, x, P, Q):
     return (rows.T @ im2col(x, P, Q)).reshape(g.shape[1], x.shape[1], P, Q)
 
 
-check(weight_gradient, weight_cases())
-
-# %% [markdown]
-# **Exercise 5.** With $m_1 = (d_0 - d_1)\, w_0$, $m_2 = d_1 (w_0 + w_1)$ and $m_3 = (d_2 - d_1)\, w_1$ the middle
-# product serves both results: $y_0 = m_1 + m_2$ and $y_1 = m_2 + m_3$. In general $F(m, r)$ needs $m + r - 1$ products,
-# one for each value $d$ that the results read.
-
-
-# %%
-def three_products(d, w):
-    shared = d[1] * (w[0] + w[1])
-    return [(d[0] - d[1]) * w[0] + shared, shared + (d[2] - d[1]) * w[1]]
-
-
-check(counted(three_products), product_cases)
+check(weight_gradient)

@@ -13,10 +13,10 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from checks import check
+from exercises import check
 
 import minigrad.draw
-from minigrad import Tensor, checkpoint, data, nn, optim, parallel
+from minigrad import checkpoint, data, nn, optim, parallel
 
 minigrad.manual_seed(0)
 train, _ = data.digits()
@@ -33,10 +33,10 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#F0
 # $$L = \frac{1}{N} \sum_{i=1}^{N} L_i \quad\Longrightarrow\quad
 #   g = \frac{\partial L}{\partial w} = \frac{1}{N} \sum_{i=1}^{N} g_i$$
 #
-# Each worker has the whole model and computes $g_i$ of its own shard. Then all need the mean of what all have, and take
-# the same step. The optimiser does not enter, nor does the network, as long as the loss of an image depends on that
-# image alone. (Batch normalisation breaks this: it takes its mean over whatever images it sees, and on a worker that is
-# a shard. `parallel.SyncBatchNorm` takes it over all.) By hand, with four shards of 16 real digits:
+# Each worker has the whole model and computes $g_i$ of its own shard. Then all workers need the mean of all $g_i$, and
+# all take the same step. This holds for every optimiser, and for every network in which the loss of an image depends on
+# that image alone. (Batch normalisation is different: it takes a mean over images, and a worker sees only its shard.
+# `parallel.SyncBatchNorm` takes the mean over all workers.) By hand, with four shards of 16 real digits:
 
 
 # %%
@@ -81,6 +81,7 @@ for rank, found in enumerate(ranks):
     print(f"rank {rank}: largest difference to the mean by hand {error:.1e}")
     assert error < 1e-7
 
+
 # %% [markdown]
 # ## The ring
 #
@@ -89,12 +90,11 @@ for rank, found in enumerate(ranks):
 #
 # $$2\,\frac{n-1}{n}\,S \;<\; 2S$$
 #
-# however many workers there are. Cut the array into $n$ chunks and put the workers in a ring. *Reduce-scatter*: in
-# each of $n-1$ steps a worker sends one chunk to the right and adds what comes from the left. Afterwards each worker
-# has one chunk that is complete. *All-gather*: in $n-1$ steps more the complete chunks go around. The library sends
-# each chunk straight to the worker that adds it: as many bytes in fewer steps, and the order of the sum is free to
-# choose, which will matter soon. Under `minigrad.deterministic(False)` it leaves sums between GPUs to NCCL, NVIDIA's
-# library, which takes a ring or a tree, whichever should be faster.
+# however many workers there are. Cut the array into $n$ chunks and put the workers in a ring. *Reduce-scatter*: in each
+# of $n-1$ steps a worker sends one chunk to the right and adds what comes from the left. Afterwards each worker has one
+# chunk that is complete. *All-gather*: in $n-1$ steps more the complete chunks go around. The library sends each chunk
+# straight to the worker that adds it. That takes as many bytes in fewer steps, and the library can choose the order of
+# the sum, which will matter soon.
 
 
 # %%
@@ -177,32 +177,13 @@ different = len({result.tobytes() for result in results})
 print(f"{different} different results of {len(orders)} orders")
 assert different > len(orders) / 2
 
-# %% [markdown]
-# How far do they scatter? Take the element that varies most. Its sums are floats, so they lie whole steps of the last
-# place apart; the exact sum, here in float64, lies somewhere between two of them.
-
-# %%
-exact = sum(term.astype(np.float64) for term in terms)
-place = np.unravel_index(np.argmax(np.ptp(results, axis=0)), exact.shape)  # the element that varies most
-values = np.array([float(result[place]) for result in results]) - exact[place]
-unit = float(np.spacing(np.float32(abs(exact[place]))))  # from one float32 to the next
-steps = np.round(values / unit, 2)  # all sums lie whole units apart
-figure, axes = plt.subplots(figsize=(7, 3.4), layout="constrained")
-places, frequency = np.unique(steps, return_counts=True)
-axes.bar(places, frequency, width=0.8, color=COLORS[0])
-axes.axvline(0, color=COLORS[1], linestyle="--", label="exact sum")
-axes.set(xlabel="error of one gradient, in units of the last place", ylabel="orders", title="one sum, many orders")
-axes.legend()
-plt.show()
-
-# %% [markdown]
-# The errors are harmless. But training amplifies them: of two runs that differ in the last bit of one weight, soon all
-# weights differ, and a mistake that you cannot repeat you cannot find. A ring adds each chunk in another order,
-# beginning at another worker. And the number of workers changes the order: if each of $r$ workers adds its own shards
-# in turn and the workers' sums are then added in turn, the result depends on $r$.
+# %% [markdown] The errors are harmless. But training amplifies them: if two runs differ in the last bit of one weight,
+# soon all weights differ. And you cannot find a mistake that you cannot repeat. A ring adds each chunk in another
+# order, because each chunk begins at another worker. The number of workers changes the order too: each of $r$ workers
+# adds its own shards, and then the workers' sums are added.
 #
-# The cure is an order that does not know about workers. Add neighbours, then neighbours of the sums, and so on; with 8
-# shards:
+# The cure is an order that does not depend on the workers. Add neighbours, then neighbours of the sums, and so on; with
+# 8 shards:
 #
 # $$\bigl((g_0 + g_1) + (g_2 + g_3)\bigr) + \bigl((g_4 + g_5) + (g_6 + g_7)\bigr)$$
 #
@@ -222,11 +203,10 @@ def on_workers(add, count):
     return add([add(terms[first : first + own]) for first in range(0, len(terms), own)])
 
 
-for name, add in (("in turn", in_turn), ("as a tree", tree)):
-    bits = {on_workers(add, count).tobytes() for count in (1, 2, 4, 8)}
-    print(f"{name}: {len(bits)} different results on 1, 2, 4 and 8 workers")
-assert len({on_workers(tree, count).tobytes() for count in (1, 2, 4, 8)}) == 1
-assert len({on_workers(in_turn, count).tobytes() for count in (1, 2, 4, 8)}) > 1
+results = {add: {on_workers(add, count).tobytes() for count in (1, 2, 4, 8)} for add in (in_turn, tree)}
+for add, bits in results.items():
+    print(f"{add.__name__}: {len(bits)} different results on 1, 2, 4 and 8 workers")
+assert len(results[tree]) == 1 < len(results[in_turn])
 
 # %% [markdown]
 # The library does that for whole training runs. The number of *shards* decides the result, the number of ranks does
@@ -246,8 +226,7 @@ def trained(world):
 
 
 hashes = {count: parallel.run_local(trained, count)[0] for count in (1, 2, 4)}
-for count, found in hashes.items():
-    print(f"{count} rank(s): weights {found[:16]}")
+print({f"{count} rank(s)": found[:16] for count, found in hashes.items()})
 assert len(set(hashes.values())) == 1
 
 # %% [markdown]
@@ -261,9 +240,9 @@ assert len(set(hashes.values())) == 1
 #
 # Bucket $i$ is complete at $\text{ready}_i$, and $T$ is the time that one worker computes for a step. What is exposed
 # makes the step longer; the rest is hidden. The model in [`scaling.py`](../scaling.py) knows when the gradients of
-# ResNet-50 are ready and what an exchange costs on a *fabric*, whatever joins the GPUs: here 25 Gb/s Ethernet between
-# 32 machines. (All of it is prediction: the step time is assumed, latencies are those that NCCL itself reckons with.)
-# We do its formula by hand.
+# ResNet-50 are ready, and how long an exchange takes on a *fabric*, the connection between the GPUs. Here it is
+# Ethernet of 25 Gb/s between 32 machines. (This is a prediction: the time of a step is assumed, and latencies are those
+# of NCCL's own table.) We do its formula by hand.
 
 # %%
 import sys
@@ -309,36 +288,9 @@ plt.show()
 assert exposed_by["small buckets"] < exposed_by["one bucket"] <= exposed_by["after backward"]
 
 # %% [markdown]
-# The dotted line is $T$, thin lines part the buckets. *One bucket* is complete only with the last gradient, so nothing
-# overlaps. *After backward* waits as long and pays the latency of each bucket besides.
-#
-# What did that look like here, with two ranks that are threads? `model.timeline` holds the last update: when each
-# bucket was ready, and when it had been exchanged. On two cores everything shares the cores, so expect no speed from
-# it.
-
-
-# %%
-def timed(world):
-    layers = [layer for _ in range(6) for layer in (nn.Linear(512, 512), nn.ReLU())]
-    model = parallel.DataParallel(nn.Sequential(*layers, nn.Linear(512, 10)), world, bucket_bytes=2_000_000)
-    for _ in range(3):  # the first steps compile and warm up
-        for x, target in model.shards((minigrad.randn(128, 512), Tensor(np.arange(128) % 10))):
-            nn.functional.cross_entropy(model(x), target).backward()
-    return model.timeline
-
-
-timeline = parallel.run_local(timed, 2)[0]
-for row in timeline:
-    print(f"bucket {row['bucket']}: {row['bytes']:>9,} bytes, ready {1000 * row['ready']:6.2f} ms,", end=" ")
-    print(f"done {1000 * row['done']:6.2f} ms")
-    assert row["done"] >= row["ready"] >= 0
-
-# %%
-spans = [("backward", "until the last gradient", 0.0, timeline[-1]["ready"])]
-spans += [(f"bucket {row['bucket']}", "exchange", row["ready"], row["done"]) for row in timeline]
-figure, axes = plt.subplots(figsize=(9, 3.6), layout="constrained")
-minigrad.draw.timeline(spans, axes)
-plt.show()
+# The dotted line is $T$. Thin lines part the buckets. *One bucket* is complete only with the last gradient, so nothing
+# overlaps. *After backward* waits as long and pays the latency of each bucket besides. In a training of your own
+# `model.timeline` says when each bucket was ready, and when it had been exchanged.
 
 # %% [markdown]
 # ## Pipelines and their bubbles
@@ -350,7 +302,6 @@ plt.show()
 # $$\text{bubble} = \frac{n - 1}{m + n - 1}$$
 
 # %%
-from minigrad.parallel.collectives import pairwise
 from minigrad.parallel.schedules import SCHEDULES
 
 PASSES = {"forward": 1, "backward": 2}  # how long they take
@@ -418,6 +369,7 @@ for schedule in ("gpipe", "1f1b"):
     print(f"{schedule}: loss {found[0][0]:.6f}, microbatches kept by each stage {[peak for _, peak in found]}")
     assert [peak for _, peak in found] == ([8, 8, 8] if schedule == "gpipe" else [3, 2, 1])
 
+
 # %% [markdown]
 # ## When do more workers stop helping?
 #
@@ -475,17 +427,7 @@ plt.show()
 def average(gradients, sizes): ...  # your answer
 
 
-# %%
-def check_average(answer):
-    rng, cases = np.random.default_rng(2), []
-    for sizes in ([4, 4], [3, 1], [5, 2, 9]):
-        parts = [rng.standard_normal((2, 3)) for _ in sizes]
-        wanted = sum(size * part for size, part in zip(sizes, parts, strict=True)) / sum(sizes)
-        cases.append(((parts, sizes), wanted))
-    check(answer, cases, "each image counts the same, so a shard with more images counts for more")
-
-
-check_average(average)
+check(average)
 
 # %% [markdown]
 # ### Exercise 2: a sum with fixed bits
@@ -498,16 +440,7 @@ check_average(average)
 def pairwise_sum(parts): ...  # your answer
 
 
-# %%
-def check_pairwise(answer):
-    rng, cases = np.random.default_rng(3), []
-    for count in (1, 2, 8, 5, 7):
-        parts = [rng.standard_normal(50).astype(np.float32) for _ in range(count)]
-        cases.append(((parts,), pairwise(parts)))
-    check(answer, cases, "the order is not the same; with 5: ((0 + 1) + (2 + 3)) + 4", tolerance=0)
-
-
-check_pairwise(pairwise_sum)
+check(pairwise_sum)
 
 # %% [markdown]
 # ### Exercise 3: what is exposed
@@ -520,69 +453,7 @@ check_pairwise(pairwise_sum)
 def exposed_seconds(ready, exchange, compute): ...  # your answer
 
 
-# %%
-def check_exposed(answer):
-    cases = [(([1.0, 2.0], [0.5, 0.5], 3.0), 0.0), (([1.0, 2.0, 3.0], [2.0, 0.1, 0.1], 3.0), 0.2)]
-    rng = np.random.default_rng(4)
-    for _ in range(20):
-        ready, exchange = np.sort(rng.random(5)), 0.3 * rng.random(5)
-        end = 0.0
-        for begin, seconds in zip(ready, exchange, strict=True):
-            end = max(end, begin) + seconds
-        cases.append(((ready.tolist(), exchange.tolist(), 1.0), max(0.0, end - 1.0)))
-    check(answer, cases, "a bucket begins when it is ready AND the one before has ended; less than nothing is 0")
-
-
-check_exposed(exposed_seconds)
-
-# %% [markdown]
-# ### Exercise 4: how many microbatches
-#
-# A pipeline has `stages` stages. What is the smallest number of microbatches for which at most the share `lost` of the
-# time is lost in the bubble?
-
-
-# %%
-def microbatches_for(stages, lost): ...  # your answer
-
-
-# %%
-def check_microbatches(answer):
-    cases = []
-    for stages, lost in ((4, 0.29), (4, 0.1), (8, 0.11), (2, 0.45), (16, 0.05), (1, 0.1)):
-        count = next(m for m in range(1, 10_000) if simulated("gpipe", stages, m)[1] <= lost + 1e-12)
-        cases.append(((stages, lost), count))
-    check(answer, cases, "solve (n - 1) / (m + n - 1) <= lost for m, and round up; at least one microbatch")
-
-
-check_microbatches(microbatches_for)
-
-# %% [markdown]
-# ### Exercise 5: a ring of your own
-#
-# One step of reduce-scatter. `chunks[rank][c]` is chunk `c` of worker `rank`, a number. In step `step` worker `rank`
-# sends chunk $(\text{rank} - \text{step}) \bmod n$ to worker $\text{rank} + 1$, which adds it to its own. All send at
-# the same time. Return the new list of lists.
-
-
-# %%
-def ring_step(chunks, step): ...  # your answer
-
-
-# %%
-def check_ring(answer):
-    rng, cases = np.random.default_rng(5), []
-    for n, step in ((2, 0), (3, 0), (4, 1), (5, 3)):
-        before = rng.integers(0, 100, (n, n))
-        after = before.copy()
-        for rank in range(n):
-            c = (rank - step) % n
-            after[(rank + 1) % n, c] += before[rank, c]
-        cases.append(((before.tolist(), step), after.tolist()))
-    check(answer, cases, "every worker sends another chunk, the last one to the first")
-
-
-check_ring(ring_step)
+check(exposed_seconds)
 
 # %% [markdown]
 # ## Solutions
@@ -595,7 +466,7 @@ def average(gradients, sizes):
     return sum(size * gradient for size, gradient in zip(sizes, gradients, strict=True)) / sum(sizes)
 
 
-check_average(average)
+check(average)
 
 # %% [markdown]
 # **2.** The pairs are added, and an odd one goes along unchanged.
@@ -609,7 +480,7 @@ def pairwise_sum(parts):
     return parts[0]
 
 
-check_pairwise(pairwise_sum)
+check(pairwise_sum)
 
 # %% [markdown]
 # **3.** The recurrence of the timeline. What ends before `compute` costs nothing.
@@ -623,31 +494,4 @@ def exposed_seconds(ready, exchange, compute):
     return max(0.0, end - compute)
 
 
-check_exposed(exposed_seconds)
-
-# %% [markdown]
-# **4.** $(n-1) \le \ell\,(m + n - 1)$ gives $m \ge (n-1)(1-\ell)/\ell$. A little is taken off before rounding up, as
-# $0.1$ has no exact binary form.
-
-
-# %%
-def microbatches_for(stages, lost):
-    return max(1, int(np.ceil((stages - 1) * (1 - lost) / lost - 1e-9)))
-
-
-check_microbatches(microbatches_for)
-
-# %% [markdown]
-# **5.** No worker sends the chunk that it receives in the same step, so it does not matter who comes first.
-
-
-# %%
-def ring_step(chunks, step):
-    n, after = len(chunks), [list(row) for row in chunks]
-    for rank in range(n):
-        c = (rank - step) % n
-        after[(rank + 1) % n][c] += chunks[rank][c]
-    return after
-
-
-check_ring(ring_step)
+check(exposed_seconds)

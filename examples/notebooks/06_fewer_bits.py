@@ -11,7 +11,7 @@
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
-from checks import check
+from exercises import check
 
 import minigrad.draw
 from minigrad import Tensor, data, nn, no_grad, optim, primitive, profile
@@ -49,24 +49,9 @@ assert limits(*FORMATS["float16"])[2] == np.finfo(np.float16).max
 assert limits(*FORMATS["float32"])[:2] == (np.finfo(np.float32).smallest_subnormal, np.finfo(np.float32).tiny)
 
 # %% [markdown]
-# `tf32` is what a GPU's *tensor cores*, its units for matrix products, can round float32 inputs to; in memory it lies
-# as 32 bits. The number line shows both bargains: the range on the left, the spacing near 1 on the right.
-
-# %%
-figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.2), layout="constrained", sharey=True)
-for row, bits in enumerate(FORMATS.values()):
-    tiny, normal, largest = (np.log10(limit) for limit in limits(*bits))
-    left.barh(row, largest - normal, left=normal, color=COLORS[0], label="normal" if not row else None)
-    left.barh(row, normal - tiny, left=tiny, color=COLORS[5], hatch="//", label="subnormal" if not row else None)
-    step = 2.0 ** -bits[1]
-    count = min(65, 1 + int(0.0625 / step))
-    right.plot(1 + step * np.arange(count), [row] * count, "|", markersize=16, color=COLORS[row])
-left.set(yticks=range(4), yticklabels=FORMATS, xlabel="power of ten that it reaches", ylim=(3.6, -0.6))
-left.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
-right.set(xlim=(0.999, 1.0635), xlabel="neighbours of 1 (float32: too dense to draw, 64 of them shown)")
-plt.show()
-
-# %% [markdown]
+# *Tensor cores* are a GPU's units for matrix products. They can round float32 inputs to `tf32`. In memory it takes 32
+# bits.
+#
 # ## Rounding
 #
 # Between two neighbours a result is **rounded to nearest**, and a tie goes to the even fraction. The neighbours of $x$
@@ -105,13 +90,7 @@ assert half == 2048
 # %% [markdown]
 # The same happens to weights: an update $w \leftarrow w - \eta g$ smaller than half the distance to the next number
 # changes nothing. So **master weights** stay in float32, and only copies of them have 16 bits.
-
-# %%
-weight, update = 1.0, 1e-4
-print({name: float(rounded(weight - update, *bits)) for name, bits in FORMATS.items()})
-assert rounded(weight - update, *FORMATS["bfloat16"]) == weight
-
-# %% [markdown]
+#
 # ## Gradients that vanish
 #
 # Now a network whose layers compute in fewer bits. `cast` is an op whose forward rounds, and whose gradient rounds too:
@@ -224,42 +203,10 @@ plt.show()
 assert vanished[0] > 2 * vanished[20] and infinite[20] == 0 and infinite[-1] > 0
 
 # %% [markdown]
-# In between lies a wide window, and it moves as training goes on, so nobody picks $S$ by hand. **Dynamic loss
-# scaling** tries: when a gradient is infinite, the step is left out and $S$ halved; after many good steps in a row,
-# $S$ is doubled. Below a largest gradient that scatters about the one just measured stands in for a training run.
-
-# %%
-worst = float(gradient.max())
-
-
-def dynamic(steps, scale=2.0**40, patience=10):
-    history, streak = [], 0
-    for _ in range(steps):
-        largest_gradient = worst * float(np.exp(0.3 * rng.standard_normal()))  # varies from step to step
-        fine = bool(np.isfinite(rounded(largest_gradient * scale, 5, 10)))
-        history.append((scale, fine))
-        streak = streak + 1 if fine else 0
-        if not fine:
-            scale /= 2
-        elif streak == patience:
-            scale, streak = scale * 2, 0
-    return history
-
-
-history = dynamic(120)
-figure, axes = plt.subplots(figsize=(9, 3.4), layout="constrained")
-steps = np.arange(len(history))
-power, fine = np.log2([scale for scale, _ in history]), np.array([ok for _, ok in history])
-axes.step(steps, power, where="mid", color=COLORS[0], label="S")
-axes.plot(steps[~fine], power[~fine], "x", color=COLORS[1], label="step left out")
-axes.axhline(np.log2(largest / worst), color=COLORS[2], linestyle="--", label="largest gradient of above overflows")
-axes.set(xlabel="step", ylabel="loss scale S, power of two", title="the scale finds its place")
-axes.yaxis.get_major_locator().set_params(integer=True)
-axes.legend()
-plt.show()
-assert 0 < (~fine).sum() < len(history) / 2
-
-# %% [markdown]
+# In between lies a wide window. It moves as training goes on, so nobody picks $S$ by hand. **Dynamic loss scaling**
+# tries: when a gradient is infinite, the step is left out and $S$ is halved. After many good steps in a row $S$ is
+# doubled. `minigrad.amp.GradScaler` does that.
+#
 # Training itself, from the same start. On digits so many gradients survive that float16 learns without a scale. But
 # where a loss is a mean over the pixels of images of 256 x 256, $1 / B$ becomes $1 / (2^{16} B)$, and the gradient that
 # enters backward is $2^{16}$ times as small. We imitate it: we divide the loss by $2^{16}$. bfloat16 has the range of
@@ -290,8 +237,8 @@ assert final["float16, loss / 2^16"] > 2 * final["float32"]
 assert max(final["float16, loss / 2^16 * 2^31"], final["bfloat16, loss / 2^16"]) < 1.2 * final["float32"]
 
 # %% [markdown]
-# Nothing was infinite and nothing raised an error. What was left of the gradient, its few largest elements, led the
-# network astray, at full speed, as Adam divides a gradient by its own size. The scale brought the others back.
+# Nothing was infinite, and no error was raised. Only the few largest elements of the gradient were left. They led the
+# network astray at full speed, because Adam divides a gradient by its own size. The scale brought the others back.
 #
 # ## The memory of a training step
 #
@@ -300,8 +247,8 @@ assert max(final["float16, loss / 2^16 * 2^31"], final["bfloat16, loss / 2^16"])
 # $$\underbrace{4P}_{\text{parameters}} + \underbrace{4P}_{\text{gradients}} + \underbrace{8P}_{\text{Adam: } m, v}
 #   + \underbrace{A\,B}_{\text{activations}}$$
 #
-# bytes, where $A$ is what the tape keeps of one image until backward. All at once they would be the worst case:
-# gradients come as activations go. `Profile` looks at the memory after every operation.
+# bytes, where $A$ is what the tape saves of one image until backward. The parts are not all there at the same time:
+# backward makes gradients while it frees activations. `Profile` looks at the memory after every operation.
 
 
 # %%
@@ -354,10 +301,8 @@ for name, nbytes in peak.items():
 assert peak["parameters"] == peak["gradients"] == 4 * parameters
 assert np.isclose(peak["optimiser"], 8 * parameters, rtol=0.01)
 
-# %% [markdown]
-# Activations grow while the forward pass goes on and shrink while backward frees them; *other* are above all gradients
-# on their way from layer to layer. These two grow with the batch and the rest does not, so they are where memory is
-# saved.
+# %% [markdown] Activations grow in the forward pass and shrink in backward, which frees them. *Other* is mostly
+# gradients on their way from layer to layer. Only these two grow with the batch, so this is where memory can be saved.
 #
 # ## Accumulation
 #
@@ -373,6 +318,7 @@ for microbatches in (1, 2, 4, 8):
     activations = peaks(samples)["activations"]
     print(f"{microbatches} microbatch(es): activations {activations / MIB:5.2f} MiB, gradients differ by {error:.0e}")
     assert error < 1e-6 and activations < 1.3 * peak["activations"] / microbatches
+
 
 # %% [markdown]
 # ## Recomputation
@@ -477,18 +423,7 @@ plt.show()
 def whole_numbers(exponent_bits, fraction_bits): ...  # your answer
 
 
-# %%
-def check_whole_numbers(answer):
-    cases = []
-    for bits in (*FORMATS.values(), (4, 3)):
-        count = 0
-        while count < 2**12 and rounded(count + 1, *bits) == count + 1:
-            count += 1
-        cases.append((bits, count if count < 2**12 else 2 ** (bits[1] + 1)))
-    check(answer, cases, "when do neighbours lie 2 apart? Remember the leading 1, which is not stored")
-
-
-check_whole_numbers(whole_numbers)
+check(whole_numbers)
 
 # %% [markdown]
 # ### Exercise 2: bfloat16 by its bits
@@ -501,44 +436,10 @@ check_whole_numbers(whole_numbers)
 def to_bfloat16(x): ...  # your answer
 
 
-# %%
-def check_bfloat16(answer):
-    rng = np.random.default_rng(6)
-    ties = (rng.integers(0x3F00, 0x4100, 200, dtype=np.uint32) << 16 | 0x8000).view(np.float32)
-    arrays = [np.float32([1, 1.5, -2]), ties, rng.standard_normal(500).astype(np.float32)]
-    cases = [((x,), Tensor(x).to("bfloat16").to("float32").numpy()) for x in arrays]
-    check(
-        answer, cases, "add 0x7FFF, and 1 more if the last bit that stays is 1; then clear the lower half", tolerance=0
-    )
-
-
-check_bfloat16(to_bfloat16)
+check(to_bfloat16)
 
 # %% [markdown]
-# ### Exercise 3: the next loss scale
-#
-# Given the `scale`, whether all gradients of this step were `finite`, and how many good steps in a row there were
-# before (`streak`): return the pair (scale, streak) for the next step. A bad step halves the scale. The fourth good
-# step in a row doubles it, and counting begins anew.
-
-
-# %%
-def next_scale(scale, finite, streak): ...  # your answer
-
-
-# %%
-def check_next_scale(answer):
-    cases = [
-        ((1024.0, True, 0), (1024.0, 1)), ((1024.0, True, 2), (1024.0, 3)), ((1024.0, True, 3), (2048.0, 0)),
-        ((1024.0, False, 0), (512.0, 0)), ((1024.0, False, 3), (512.0, 0)),
-    ]  # fmt: skip
-    check(answer, cases, "a bad step also ends the streak; a doubling begins a new one")
-
-
-check_next_scale(next_scale)
-
-# %% [markdown]
-# ### Exercise 4: will it fit?
+# ### Exercise 3: will it fit?
 #
 # A network has `parameters` parameters and keeps `activations` bytes for each image. Training uses Adam in float32.
 # What is the largest number of images in a microbatch for which the step fits into `memory` bytes? (0 if none does.)
@@ -548,40 +449,7 @@ check_next_scale(next_scale)
 def largest_microbatch(parameters, activations, memory): ...  # your answer
 
 
-# %%
-def check_microbatch(answer):
-    rng, cases = (
-        np.random.default_rng(7),
-        [((1000, 100, 15_000), 0), ((1000, 100, 16_000), 0), ((1000, 100, 16_199), 1)],
-    )
-    for _ in range(10):
-        parameters, activations, images = (int(n) for n in rng.integers(1, 10_000, 3))
-        memory = 16 * parameters + activations * images + int(rng.integers(activations))
-        cases.append(((parameters, activations, memory), images))
-    check(answer, cases, "parameters, gradients and two averages take 16 bytes a parameter; a part of an image is none")
-
-
-check_microbatch(largest_microbatch)
-
-# %% [markdown]
-# ### Exercise 5: how many segments
-#
-# `layers` layers are cut into `s` segments whose lengths differ by at most one. Held are the inputs of all segments and
-# the inside of the longest one: $s + \lceil n / s \rceil$ Tensors. Return the smallest `s` for which that is least.
-
-
-# %%
-def best_segments(layers): ...  # your answer
-
-
-# %%
-def check_segments(answer):
-    held = lambda n, s: s + -(-n // s)
-    cases = [((n,), min(range(1, n + 1), key=lambda s: (held(n, s), s))) for n in (1, 2, 9, 16, 12, 50, 101)]
-    check(answer, cases, "rounding up makes it uneven near the square root: try all, and of equals take the smallest")
-
-
-check_segments(best_segments)
+check(largest_microbatch)
 
 # %% [markdown]
 # ## Solutions
@@ -595,7 +463,7 @@ def whole_numbers(exponent_bits, fraction_bits):
     return 2 ** (fraction_bits + 1)
 
 
-check_whole_numbers(whole_numbers)
+check(whole_numbers)
 
 # %% [markdown]
 # **2.** Adding just below half of the last place carries into the upper half exactly if the lower half is more than
@@ -609,23 +477,10 @@ def to_bfloat16(x):
     return ((bits + 0x7FFF + odd) & np.uint32(0xFFFF0000)).astype(np.uint32).view(np.float32)
 
 
-check_bfloat16(to_bfloat16)
+check(to_bfloat16)
 
 # %% [markdown]
-# **3.** Three cases.
-
-
-# %%
-def next_scale(scale, finite, streak):
-    if not finite:
-        return scale / 2, 0
-    return (scale * 2, 0) if streak == 3 else (scale, streak + 1)
-
-
-check_next_scale(next_scale)
-
-# %% [markdown]
-# **4.** What is left after 16 bytes a parameter, divided by an image's activations. The batch itself may be any
+# **3.** What is left after 16 bytes a parameter, divided by an image's activations. The batch itself may be any
 # multiple of it: accumulation does the rest.
 
 
@@ -634,15 +489,4 @@ def largest_microbatch(parameters, activations, memory):
     return max(0, (memory - 16 * parameters) // activations)
 
 
-check_microbatch(largest_microbatch)
-
-# %% [markdown]
-# **5.** $\sqrt{n}$ is the answer for real numbers; for whole ones the few candidates are tried.
-
-
-# %%
-def best_segments(layers):
-    return min(range(1, layers + 1), key=lambda s: s + -(-layers // s))  # min gives the first of equals
-
-
-check_segments(best_segments)
+check(largest_microbatch)

@@ -25,7 +25,7 @@ def _verdict(answer, cases, hint, tolerance):
             raised = f"raised {type(error).__name__}: {error}"
             return f"wrong: {_call(answer, arguments)} {raised}" + (f"; {hint}" if hint else "")
         if result is None or result is ...:
-            return "not yet: write it in the cell above, run that cell and then this one again"
+            return "not yet: write it in place of the dots and run the cell again"
         fault = _difference(result, wanted, tolerance)
         if fault:
             return f"wrong: {_call(answer, arguments)} gave {fault}" + (f"; {hint}" if hint else "")
