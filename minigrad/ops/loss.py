@@ -219,7 +219,7 @@ def _cross_entropy(input, target, ignore_index, reduction):
     x, dtype, wrong = device.contiguous(input), device.sum_dtype(input), device.place_of(input).wrong
     logsumexp = device.empty(x.shape[:1], dtype, like=x)
     if reduction == "none":
-        losses, divisor = device.empty(x.shape[:1], dtype, like=x), device.one_like(device.empty((), dtype, like=x))
+        losses, divisor = device.empty(x.shape[:1], dtype, like=x), device.full((), 1, dtype, like=x)
         kernels.cross_entropy(x, target, ignore_index, losses, logsumexp, wrong)
         return losses, divisor, logsumexp
     out, divisor = device.empty((), dtype, like=x), device.empty((), dtype, like=x)
