@@ -19,8 +19,6 @@ from ..units import in_bytes
 from .layout import Box, arrange
 from .style import COLORS
 
-__all__ = ["Graph", "graph"]
-
 SIZE, LINE, PADDING, MARGIN = 12, 16, 10, 16  # of letters, of a line, in a box, around the picture: pixels
 FONT = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace"
 LETTER = 0.61 * SIZE  # the width of a letter

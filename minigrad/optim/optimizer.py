@@ -20,8 +20,6 @@ from .. import device
 from ..core.tape import zero_grad
 from ..core.tensor import Tensor
 
-__all__ = ["Optimizer", "Repeat", "number_there", "plain"]
-
 NEW: dict = {}  # the state of a parameter that has none yet
 
 
