@@ -70,8 +70,6 @@ def export_onnx(model, path, input_shape, *, dtype="float32", metadata=None):
 
     onnx = _onnx()
     shape, dtype = shape_of("export_onnx", "input_shape", (input_shape,)), device.element_type(dtype)
-    if 0 in shape or not shape:
-        raise ShapeError(f"export_onnx: input_shape is {input_shape}, wanted (N, ...) without an empty dimension")
     graphs = [_written(model, (size, *shape[1:]), dtype) for size in BATCHES]
     _check_alike(*graphs)
     made = _model_of(graphs, type(model).__name__)

@@ -12,7 +12,7 @@ def in_bytes(count):
 
 
 def aligned(rows, words):
-    """Rows of cells as lines: the first so many columns are words, at the left, and the others numbers, at the right."""
+    """Rows of cells as lines of text: so many columns of words, which begin alike, then numbers, which end alike."""
     columns = []
     for number, cells in enumerate(zip(*rows, strict=True)):
         pad, width = str.ljust if number < words else str.rjust, max(map(len, cells))

@@ -62,9 +62,7 @@ class Captured:
         self.function, self.place = function, place
         self._kept: OrderedDict[tuple, int | Replay] = OrderedDict()  # runs so far, or the graph
 
-    @property
-    def graphs(self):
-        return sum(isinstance(entry, Replay) for entry in self._kept.values())
+    graphs = property(lambda self: sum(isinstance(entry, Replay) for entry in self._kept.values()))
 
     def reset(self):
         """Drop all graphs with their memory, as if it had never been called."""

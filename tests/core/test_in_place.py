@@ -184,7 +184,7 @@ def test_an_optimiser_of_ones_own_needs_a_step_alone():
     np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
     np.testing.assert_array_equal(found[1], found[2])
     values = optimizer.state_dict()["state"][0]
-    assert values["step"] == 6 and type(values["buffer"]) is np.ndarray and "'lr': 0.1" in repr(optimizer)
+    assert values["step"] == 6 and type(values["buffer"]) is np.ndarray
 
 
 class Add(nn.ReLU):

@@ -123,7 +123,6 @@ def test_groups():
     optimizer = optim.AdamW(groups, lr=Tensor([[0.25]], requires_grad=True), betas=[Tensor(0.5), 0.75])
     assert [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
     assert [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups] == [(0.5, 1e-2), (0.25, 2)]
-    assert repr(optimizer).startswith("AdamW({'lr': 0.5, 'betas': (0.5, 0.75), ")
     for group in ({"params": params[2:]}, {"params": params[3:], "lr": -1}, {"params": [params[3], params[3]]}):
         with pytest.raises(MinigradError):
             optimizer.add_param_group(group)
@@ -148,8 +147,6 @@ def test_states_that_do_not_fit_change_nothing():
     state = lambda **changes: {**good, "state": {**good["state"], 1: {**first, "exp_avg": mean, **changes}}}
     options = lambda **changes: {**good, "param_groups": [{**group, **changes}]}
     wrong = [
-        (5, "Adam.load_state_dict: wanted what state_dict gives"),
-        ({**good, "state": {0: 5}}, "wanted what state_dict gives"),
         (options(params=[0, 1, 2]), "groups of [3] parameters, wanted groups of [4]"),
         (options(params=[0, 1, 2, 9]), "state of parameter 3, which is in no group"),
         (good, "state[1] has 'exp_avg_sq', 'max_exp_avg_sq', 'step', wanted 'step', 'exp_avg'"),
