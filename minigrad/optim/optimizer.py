@@ -248,6 +248,10 @@ class Optimizer:
         self.settle()  # a copy has no plans to ask
         return self.__dict__
 
+    def __repr__(self):  # by which ranks see that they have the same options
+        groups = [{n: v for n, v in group.items() if n != "params"} for group in self.param_groups]
+        return f"{self.name}({', '.join(map(str, groups))})"
+
 
 class Repeat:
     """One launch of a step that a graph repeats. Options are read anew at each replay, as in a step, and sent to the

@@ -100,7 +100,6 @@ def test_damaged_runs_are_refused(finished, capsys):
         "no": "config.json cannot be used",
         json.dumps({"settings": {}}): "config.json cannot be used",
         json.dumps({"settings": settings | {"speed": 1}}): "unexpected keyword argument 'speed'",
-        json.dumps({"settings": settings | {"data": "svhn"}}): "svhn",
     }.items():
         Path("run/config.json").write_text(damage)
         assert main(["evaluate", "run"]) == 2

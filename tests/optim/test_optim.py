@@ -123,6 +123,7 @@ def test_groups():
     optimizer = optim.AdamW(groups, lr=Tensor([[0.25]], requires_grad=True), betas=[Tensor(0.5), 0.75])
     assert [len(group["params"]) for group in optimizer.param_groups] == [1, 2]
     assert [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups] == [(0.5, 1e-2), (0.25, 2)]
+    assert repr(optimizer).startswith("AdamW({'lr': 0.5, 'betas': (0.5, 0.75), ")
     for group in ({"params": params[2:]}, {"params": params[3:], "lr": -1}, {"params": [params[3], params[3]]}):
         with pytest.raises(MinigradError):
             optimizer.add_param_group(group)
