@@ -258,6 +258,7 @@ class Adadelta(Composed):
     """
 
     kept = {"step": True, "square_avg": True, "acc_delta": True}
+    fixed = ("rho", "eps", "weight_decay", "maximize")
 
     def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, **common):
         super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), **common)
