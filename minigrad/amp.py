@@ -222,13 +222,11 @@ class GradScaler:
     def load_state_dict(self, state_dict):
         """Take over what state_dict gave; nothing where it is not enabled.
 
-        Errors  RuntimeError for the state of one that was not enabled, ValueError for a malformed one; nothing is
+        Errors  ValueError for another state, such as the empty one of a GradScaler that was not enabled; nothing is
                 changed then
         """
         if not self._enabled:
             return
-        if not isinstance(state_dict, dict) or not state_dict:
-            raise StateError("GradScaler.load_state_dict: the state is empty, as of a GradScaler that was not enabled")
         if state_dict.keys() != {*STATE}:
             raise ShapeError(f"GradScaler.load_state_dict: got {sorted(state_dict, key=str)}, wanted {sorted(STATE)}")
         *options, tracker = map(state_dict.get, STATE)

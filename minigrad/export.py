@@ -23,17 +23,14 @@ from .anomaly import origin
 from .core.check import shape_of
 from .core.errors import KindError, MinigradError, ShapeError, StateError
 from .core.interceptors import Interceptor, proceed
-from .core.modes import no_grad
 from .core.tensor import Tensor
-from .nn import Module
+from .nn.module import Module, evaluation
 from .ops import conv, conversions, normalization, pool, reduce
 from .ops.autocast import autocast
 from .ops.elementwise import activations, arithmetic, choices
 from .ops.matmul import linear_op, product
 from .ops.shape import arrange, pads, select, views
 from .ops.softmax import log_softmax_op, softmax_op
-
-__all__ = ["ExportError", "export_onnx", "rule"]
 
 OPSET, IR = 17, 8  # what runtimes since 2022 read
 ENDS = ("input", "output")
@@ -72,23 +69,12 @@ def export_onnx(model, path, input_shape, *, dtype="float32", metadata=None):
     from .checkpoint import write_atomic
 
     onnx = _onnx()
-    if not isinstance(model, Module):
-        raise KindError(f"export_onnx: model is a {type(model).__name__}, wanted a Module")
     shape, dtype = shape_of("export_onnx", "input_shape", (input_shape,)), device.element_type(dtype)
-    if 0 in shape or not shape:
-        raise ShapeError(f"export_onnx: input_shape is {input_shape}, wanted (N, ...) without an empty dimension")
-    try:
-        graphs = [_written(model, (size, *shape[1:]), dtype) for size in BATCHES]
-    except ShapeError as error:
-        hint = "; it has the batch too, as in (1, 1, 28, 28)"
-        raise ShapeError(f"export_onnx: input_shape {input_shape} does not fit{hint}: {error}") from error
+    graphs = [_written(model, (size, *shape[1:]), dtype) for size in BATCHES]
     _check_alike(*graphs)
     made = _model_of(graphs, type(model).__name__)
     onnx.helper.set_model_props(made, dict(metadata or {}))
-    try:
-        onnx.checker.check_model(made, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise ExportError(f"export_onnx: the checker of ONNX refuses the graph: {error}") from error
+    onnx.checker.check_model(made, full_check=True)
     write_atomic(path, made.SerializeToString())
 
 
@@ -178,15 +164,11 @@ def _written(model, shape, dtype):
     random = np.random.default_rng(shape[0])
     drawn = random.random(shape, np.float32) if device.is_floating(dtype) else random.integers(0, 2, shape)
     like = next(iter([*model.parameters(), *model.buffers()]), None)
-    graph, training = Graph(model), [(module, module.training) for module in model.modules()]
+    graph = Graph(model)
     graph.input = Tensor(device.move(device.cast(drawn, dtype), "cpu" if like is None else like.device))
     graph.called(graph.input, "input")
-    try:
-        with no_grad(), autocast("bfloat16", enabled=False), graph:
-            graph.output = model.eval()(graph.input)
-    finally:
-        for module, mode in training:
-            module.training = mode
+    with evaluation(model), autocast("bfloat16", enabled=False), graph:
+        graph.output = model(graph.input)
     if not isinstance(graph.output, Tensor):
         raise KindError(f"export_onnx: the model returned a {type(graph.output).__name__}, wanted a Tensor")
     graph.layer, graph.place = "", "the output of the model"

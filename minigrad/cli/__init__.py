@@ -12,8 +12,6 @@ from ..parallel.errors import CommunicationError
 from ..parallel.rank import FAILED
 from .arguments import parser
 
-__all__ = ["main"]
-
 
 def main(argv=None):
     """Run the command with these arguments, those of the process if None; returns the exit code.
@@ -30,8 +28,6 @@ def main(argv=None):
     name, threads = "minigrad", toolchain.threads()
     try:
         top = parser()
-        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
-            import_module("argcomplete").autocomplete(top)
         options = top.parse_args(argv)
         if options.command is None:
             top.print_help(sys.stderr)

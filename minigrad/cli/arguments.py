@@ -6,8 +6,6 @@ from pathlib import Path
 from .. import __version__
 from .settings import count, model_named, natural, not_negative, options, positive
 
-__all__ = ["parser"]
-
 SETTINGS = options()
 COMMON = "--data --data-dir --size --model --epochs --batch-size --lr --device --out --resume"
 ADVANCED = " ".join(name for name in SETTINGS if name not in COMMON.split())
@@ -25,12 +23,7 @@ COMMANDS = {  # name: (its module, examples, what it does, its options; those af
     "launch": ("tools", ["-n 4 minigrad train"], "train on ranks, again where one fails", LAUNCH),
     "profile": ("profiling", ["lenet --steps 9"], "where time and memory of a step go", PROFILE),
     "kernels": ("kernels", ["matmul --arch sm_90"], "compile CUDA kernels", "names --arch --check --write"),
-    "interpret": (
-        "kernels",
-        ["K.ptx --block 64"],
-        "run a compiled kernel in NumPy",
-        "ptx --grid --block --args --shared",
-    ),
+    "interpret": ("kernels", ["K.ptx --block 64"], "run one file of PTX", "ptx --grid --block --args --shared"),
     "math": ("tools", ["conv2d"], "formula and gradients of an op", "names --page"),
     "info": ("tools", ["--check"], "versions, devices; does a GPU work?", "--check --device"),
 }

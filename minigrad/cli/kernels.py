@@ -21,8 +21,6 @@ from minigrad_kernels.toolchain.cuda.kernel import KERNELS, all_kernels
 
 from .settings import UsageError
 
-__all__ = ["run_interpret", "run_kernels"]
-
 ROW = "{:<32} {:<7} {:>9} {:>7} {:>7} {:>12}  {}"
 MANIFEST = Path(minigrad_kernels.__file__).with_name("manifest.csv")
 COLUMNS = "kernel,registers,shared,spills,instructions,bytes in the inner loop,instructions in the inner loop"

@@ -5,8 +5,6 @@ from PIL import Image, ImageOps
 
 from .settings import UsageError
 
-__all__ = ["prepared", "save_pixels"]
-
 INK = 0.2  # of the range from background to ink; above it a pixel belongs to the digit
 MNIST_MARGIN = 4 / 28  # of the side of an image, free on each side of a digit
 

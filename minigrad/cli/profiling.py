@@ -8,8 +8,6 @@ from ..units import in_bytes
 from .run import Run
 from .settings import Settings
 
-__all__ = ["profiled", "run_profile"]
-
 
 def profiled(settings, train, steps=1):
     """The Profile of some steps of a new network like the one that is trained, by this process alone."""

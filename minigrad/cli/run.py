@@ -14,7 +14,6 @@ import os
 import platform
 import shlex
 import time
-from argparse import ArgumentTypeError
 from dataclasses import asdict
 from pathlib import Path
 
@@ -22,8 +21,6 @@ from minigrad_kernels.toolchain import threads
 
 from .. import checkpoint
 from .settings import Settings, UsageError
-
-__all__ = ["CONFIG", "RESULT", "Run", "machine"]
 
 CONFIG, RESULT = "config.json", "result.json"
 
@@ -57,7 +54,7 @@ class Run:
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
             return run, Settings(**run.read(CONFIG)["settings"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, ArgumentTypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
 
     def write(self, name, value):

@@ -9,8 +9,6 @@ from ..nn import functional as F
 from ..parallel.local import LocalTransport
 from ..train import Trainer
 
-__all__ = ["checked"]
-
 HINT = "run `minigrad info` and `tests/gpu/run_all correctness sanitizer`, and report what they print"
 NEAR, NEAR_STEPS = 1e-3, 1e-2  # of the largest number: sums are taken in another order, and steps magnify that
 CHECKS = {  # name: (an op of some arguments, their shapes)

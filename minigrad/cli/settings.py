@@ -14,8 +14,6 @@ from ..device import place
 from ..optim import lr_scheduler
 from ..train import PRECISIONS
 
-__all__ = ["Settings", "UsageError", "count", "natural", "not_negative", "options", "positive"]
-
 OPTIMIZERS = {name.lower(): getattr(optim, name) for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")}
 SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updates
     "none": lambda optimizer, lr, updates: None,
@@ -122,16 +120,8 @@ class Settings:
     std: tuple = ()
 
     def __post_init__(self):
-        for one in fields(self):  # which may come from a file
-            value, wanted = getattr(self, one.name), one.metadata.get("choices")
-            if one.type is tuple:  # JSON has none
-                setattr(self, one.name, tuple(value))
-            elif not isinstance(value, one.type) or isinstance(value, bool) != (one.type is bool):
-                raise UsageError(f"settings: {one.name} is {value!r}, want {getattr(one.type, '__name__', one.type)}")
-            elif wanted and value not in wanted:
-                raise UsageError(f"unknown {one.name} {value!r}, want one of {', '.join(wanted)}")
-            elif type(value) in (int, float) or one.name in ("data", "model"):
-                one.metadata["type"](value)
+        for name in ("shape", "classes", "mean", "std"):  # from a file, they are lists
+            setattr(self, name, tuple(getattr(self, name)))
         if self.split != "random" and self.data != "digits":
             raise UsageError(f"--split {self.split} wants --data digits: only there the writers are known")
         if self.size and self.data in BY_DATA:

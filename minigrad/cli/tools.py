@@ -13,8 +13,6 @@ from .run import machine
 from .selfcheck import checked
 from .settings import UsageError
 
-__all__ = ["run_info", "run_launch", "run_math"]
-
 
 def run_info(options):
     """Versions, devices, threads, memory and the cache of kernels."""

@@ -13,8 +13,6 @@ from .picture import prepared, save_pixels
 from .profiling import profiled
 from .run import CONFIG, RESULT, Run
 
-__all__ = ["run_evaluate", "run_export", "run_predict", "run_report", "write_report"]
-
 
 def run_evaluate(options):
     """Measure a trained network on the test images."""

@@ -22,8 +22,6 @@ from .run import RESULT, Run
 from .settings import SCHEDULES, Settings, UsageError, given_in
 from .trained import write_report
 
-__all__ = ["run_train"]
-
 
 def run_train(options):
     """Train, keep everything in a run folder, and print the accuracy on the test images; on several ranks together."""
@@ -151,18 +149,9 @@ class Training(Callback):
 
     def fit(self, callbacks):
         """Train to the end, or until a callback says stop; what was done is saved then."""
-        how = {name: getattr(self.settings, name) for name in ("accumulate", "clip", "precision", "eager")}
-        callbacks = [self.histograms, self, *callbacks]
-        fit(
-            self.model,
-            self.loader,
-            self.optimizer,
-            self.settings.epochs,
-            test=self.test,
-            callbacks=callbacks,
-            **how,
-            **self.how,
-        )
+        how = {name: getattr(self.settings, name) for name in ("epochs", "accumulate", "clip", "precision", "eager")}
+        how |= self.how | {"test": self.test, "callbacks": [self.histograms, self, *callbacks]}
+        fit(self.model, self.loader, self.optimizer, **how)
         if self.saved != self.history.steps:
             self.save()
 

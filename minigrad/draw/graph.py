@@ -10,16 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
-from ..core.tensor import Leaf, Tensor
+from ..core.tensor import Leaf, Tensor, tensor_of
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..units import in_bytes
 from .layout import Box, arrange
 from .style import COLORS
-
-__all__ = ["Graph", "graph"]
 
 SIZE, LINE, PADDING, MARGIN = 12, 16, 10, 16  # of letters, of a line, in a box, around the picture: pixels
 FONT = "DejaVu Sans Mono, Menlo, Consolas, Liberation Mono, monospace"
@@ -104,9 +102,8 @@ def graph(tensor, names=None):
     that were fused are one box. "view" are results that look at the memory of their argument and take no bytes.
     Errors  TypeError for what is no Tensor
     """
-    tensors = list(tensor) if isinstance(tensor, list | tuple) else [tensor]
-    if not tensors or not all(isinstance(one, Tensor) for one in tensors):
-        raise KindError(f"graph: tensor is a {type(tensor).__name__}, wanted a Tensor or several")
+    several = tensor if isinstance(tensor, list | tuple) else [tensor]
+    tensors = [tensor_of("graph", "tensor", one) for one in several]
     return Graph(*_boxes_and_edges(tensors, _names(names)))
 
 
@@ -189,8 +186,6 @@ def _names(names):
     for part in names if isinstance(names, list | tuple) else [names or {}]:
         if isinstance(part, Module):
             part = {tensor: name for name, tensor in (*part.named_parameters(), *part.named_buffers())}
-        if not isinstance(part, dict) or not all(isinstance(tensor, Tensor) for tensor in part):
-            raise KindError(f"graph: names has a {type(part).__name__}, wanted {{Tensor: name}} or a Module")
         for tensor, name in part.items():
             found[_key(tensor) if tensor.is_leaf else tensor.target] = str(name)
     return found

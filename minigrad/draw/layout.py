@@ -13,8 +13,6 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate, count, pairwise
 
-__all__ = ["Box", "arrange"]
-
 ACROSS, DOWN = 22.0, 34.0  # the gaps between boxes of a row and between rows
 BEND = 14.0  # the width that is kept free for an arrow
 PORT = 16.0  # between two arrows that enter the same box

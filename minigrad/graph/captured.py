@@ -3,19 +3,18 @@
 import functools
 from collections import OrderedDict
 
-from minigrad_kernels.errors import KindError, StateError
+from minigrad_kernels.errors import StateError
 from minigrad_kernels.toolchain.modes import capturing, tf32_mode
 
 from .. import device as devices
 from ..anomaly import is_anomaly_enabled
+from ..core.check import function_of
 from ..core.interceptors import interceptors
 from ..core.modes import determinism, recording
 from ..core.tensor import Tensor
 from ..ops.autocast import autocast_dtype
 from ..profile import Profile
 from .recorder import Replay, keyed, mapped, recorded
-
-__all__ = ["KEPT", "WARM", "Captured", "capture"]
 
 WARM = 2  # calls that run before one is captured: they compile kernels and make what stays, such as state
 KEPT = 8  # graphs of a function; the one used longest ago is dropped first
@@ -49,9 +48,7 @@ def capture(function=None, *, device=None):
     """
     if function is None:
         return functools.partial(capture, device=device)
-    if not callable(function):
-        raise KindError(f"capture: function is {function!r}, wanted a function of Tensors")
-    return Captured(function, None if device is None else devices.place(device))
+    return Captured(function_of("capture", "function", function), None if device is None else devices.place(device))
 
 
 class Captured:
@@ -65,9 +62,7 @@ class Captured:
         self.function, self.place = function, place
         self._kept: OrderedDict[tuple, int | Replay] = OrderedDict()  # runs so far, or the graph
 
-    @property
-    def graphs(self):
-        return sum(isinstance(entry, Replay) for entry in self._kept.values())
+    graphs = property(lambda self: sum(isinstance(entry, Replay) for entry in self._kept.values()))
 
     def reset(self):
         """Drop all graphs with their memory, as if it had never been called."""
@@ -104,10 +99,6 @@ class Captured:
         self._kept[key] = entry  # the last one used stands last
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
-
-    def __repr__(self):
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        return f"Captured({name}, {self.graphs} graphs)"
 
 
 def _without_history(result):

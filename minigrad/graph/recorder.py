@@ -14,8 +14,6 @@ from .. import device
 from ..core.interceptors import Interceptor
 from ..core.tensor import Tensor
 
-__all__ = ["CaptureError", "Replay", "keyed", "mapped", "recorded"]
-
 PLUMBING = {"__call__", "method", "now", "run"}  # functions through which ops are called
 LIBRARIES = "cupy", "cupy_backends", "cupyx"
 OURS = (str(Path(__file__).parents[1]), str(Path(minigrad_kernels.__file__).parent))
@@ -23,10 +21,6 @@ OURS = (str(Path(__file__).parents[1]), str(Path(minigrad_kernels.__file__).pare
 
 class CaptureError(StateError):
     """What a function does cannot become part of a graph."""
-
-
-class NotCapturable(StateError):
-    """What a graph cannot repeat; the message is completed where the user's line is known."""
 
 
 class Recorder(Interceptor):
@@ -69,8 +63,8 @@ class Recorder(Interceptor):
     # ---- for the engine --------------------------------------------------------------------------------------------
 
     def refuse(self, why):
-        """Say that something cannot be captured."""
-        raise NotCapturable(why)
+        """Say that something cannot be captured; the message is completed where the user's line is known."""
+        raise CaptureError(why)
 
     def before_write(self, tensor):
         self.written[tensor] = tensor.array
@@ -210,15 +204,13 @@ def _explained(error):
     """The error that says what cannot be captured, and where; None for others, of the user's program."""
     frames = traceback.extract_tb(error.__traceback__)
     foreign = _library(frames[-1]) or getattr(error, "status", None) is not None
-    if isinstance(error, NotCapturable):
+    if isinstance(error, CaptureError):
         why = str(error)
-    elif isinstance(error, MinigradError) or not foreign or not isinstance(error, Exception):
-        return None
-    else:
+    elif foreign and isinstance(error, Exception) and not isinstance(error, MinigradError):
         why = f"cannot become part of a graph: {type(error).__name__}: {error}"
-    own = [k for k, frame in enumerate(frames) if not (_library(frame) or frame.filename.startswith(OURS))]
-    if not own:
-        return CaptureError(f"capture: the function {why}")
+    else:
+        return None
+    own = [k for k, frame in enumerate(frames) if not (_library(frame) or frame.filename.startswith(OURS))] or [0]
     frame = frames[own[-1]]
     op = next((inner.name.strip("_") for inner in frames[own[-1] + 1 :] if inner.name not in PLUMBING), "it")
     return CaptureError(f"capture: {frame.filename}:{frame.lineno}, in {frame.name}: {op} {why}")

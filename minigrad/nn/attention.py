@@ -40,8 +40,6 @@ class MultiheadAttention(Module):
         layer = type(self).__name__
         self.embed_dim = integer_of(layer, "embed_dim", embed_dim, 1)
         self.num_heads = integer_of(layer, "num_heads", num_heads, 1)
-        if embed_dim % num_heads:
-            raise ShapeError(f"{layer}: embed_dim is {embed_dim}, wanted a multiple of num_heads={num_heads}")
         self.dropout = number_of(layer, "dropout", dropout, 0, 1)
         self.batch_first = flag_of(layer, "batch_first", batch_first)
         self.in_proj_weight = parameter(layer, (3 * embed_dim, embed_dim), device, dtype)

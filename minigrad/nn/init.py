@@ -23,23 +23,10 @@ from ..core.modes import no_grad
 from ..core.tensor import tensor_of
 from ..ops import in_place
 
-__all__ = [
-    "calculate_gain",
-    "constant_",
-    "kaiming_normal_",
-    "kaiming_uniform_",
-    "normal_",
-    "ones_",
-    "orthogonal_",
-    "trunc_normal_",
-    "uniform_",
-    "xavier_normal_",
-    "xavier_uniform_",
-    "zeros_",
-]
-
 # Fillings are updates in place, of parameters too.
-constant, fill, normal, uniform = map(no_grad(), (in_place.constant, in_place.fill, in_place.normal, in_place.uniform))
+_constant, _fill, _normal, _uniform = map(
+    no_grad(), (in_place.constant, in_place.fill, in_place.normal, in_place.uniform)
+)
 
 _GAINS = {"tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
 _GAINS |= dict.fromkeys(("linear", "sigmoid"), 1.0)
@@ -60,12 +47,12 @@ def calculate_gain(nonlinearity, param=None):
 
 def uniform_(tensor, a=0.0, b=1.0, generator=None):
     """Numbers drawn evenly from [a, b)."""
-    return uniform("uniform_", tensor, a, b, generator)
+    return _uniform("uniform_", tensor, a, b, generator)
 
 
 def normal_(tensor, mean=0.0, std=1.0, generator=None):
     """Numbers drawn from the normal distribution."""
-    return normal("normal_", tensor, mean, std, generator)
+    return _normal("normal_", tensor, mean, std, generator)
 
 
 def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
@@ -87,22 +74,22 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
             numbers[outside] = source.standard_normal(int(outside.sum()))
         return mean + std * numbers
 
-    return fill(op, tensor, draw, generator)
+    return _fill(op, tensor, draw, generator)
 
 
 def constant_(tensor, val):
     """One value everywhere."""
-    return constant("constant_", tensor, val)
+    return _constant("constant_", tensor, val)
 
 
 def zeros_(tensor):
     """0 everywhere."""
-    return constant("zeros_", tensor, 0)
+    return _constant("zeros_", tensor, 0)
 
 
 def ones_(tensor):
     """1 everywhere."""
-    return constant("ones_", tensor, 1)
+    return _constant("ones_", tensor, 1)
 
 
 def orthogonal_(tensor, gain=1, generator=None):
@@ -119,7 +106,7 @@ def orthogonal_(tensor, gain=1, generator=None):
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # else the signs that QR prefers would be likelier
         return gain * (q if rows >= columns else q.T).reshape(tensor.shape)
 
-    return fill("orthogonal_", tensor, draw, generator)
+    return _fill("orthogonal_", tensor, draw, generator)
 
 
 def fans(op, tensor):
@@ -138,22 +125,22 @@ def _kaiming(op, tensor, a, mode, nonlinearity):
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(3 / fan); a: the slope of leaky_relu."""
     bound = math.sqrt(3) * _kaiming("kaiming_uniform_", tensor, a, mode, nonlinearity)
-    return uniform("kaiming_uniform_", tensor, -bound, bound, generator)
+    return _uniform("kaiming_uniform_", tensor, -bound, bound, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """Normal numbers with standard deviation gain / sqrt(fan); a: the slope of leaky_relu."""
     std = _kaiming("kaiming_normal_", tensor, a, mode, nonlinearity)
-    return normal("kaiming_normal_", tensor, 0, std, generator)
+    return _normal("kaiming_normal_", tensor, 0, std, generator)
 
 
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """Numbers drawn evenly from [-bound, bound), bound = gain * sqrt(6 / (fan_in + fan_out))."""
     bound = float_of("xavier_uniform_", "gain", gain) * math.sqrt(6 / (sum(fans("xavier_uniform_", tensor)) or 1))
-    return uniform("xavier_uniform_", tensor, -bound, bound, generator)
+    return _uniform("xavier_uniform_", tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
     """Normal numbers with standard deviation gain * sqrt(2 / (fan_in + fan_out))."""
     std = float_of("xavier_normal_", "gain", gain) * math.sqrt(2 / (sum(fans("xavier_normal_", tensor)) or 1))
-    return normal("xavier_normal_", tensor, 0, std, generator)
+    return _normal("xavier_normal_", tensor, 0, std, generator)

@@ -19,8 +19,6 @@ from ..core.check import flag_of, integer_of, number_of
 from ..core.tensor import Tensor
 from .module import Module
 
-__all__ = ["Layer", "Positive", "Size", "Sizes"]
-
 Sizes = int | tuple[int, ...]  # one for each dimension, or one for all
 Size = Annotated[int, partial(integer_of, least=0)]
 Positive = Annotated[int, partial(integer_of, least=1)]

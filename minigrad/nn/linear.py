@@ -3,16 +3,12 @@
 import math
 from dataclasses import KW_ONLY, InitVar
 
-from minigrad_kernels.errors import ShapeError
-
-from ..core.check import flag_of, integer_of
+from ..core.check import flag_of
 from ..core.tape import write
 from . import functional as F
 from . import init
 from .layer import Layer, Size
 from .parameter import parameter
-
-__all__ = ["Affine", "Embedding", "Linear"]
 
 
 class Affine(Layer):
@@ -73,11 +69,6 @@ class Embedding(Layer, op=F.embedding, unnamed=2):
 
     def __post_init__(self, device, dtype):
         super().__post_init__()
-        index, count = self.padding_idx, self.num_embeddings
-        if index is not None:
-            if not -count <= integer_of("Embedding", "padding_idx", index) < count:
-                raise ShapeError(f"Embedding: padding_idx is {index}, wanted one of {count} rows")
-            self.padding_idx = index % count
         self.weight = parameter("Embedding", (self.num_embeddings, self.embedding_dim), device, dtype)
         self.reset_parameters()
 

@@ -37,21 +37,23 @@ class _Loss(Layer):
         return ""
 
 
-# ---- of numbers ------------------------------------------------------------------------------------------------------
-
-
-class MSELoss(_Loss, op=F.mse_loss):
-    """Mean squared error: the mean of (input - target)^2."""
-
+class _Reduced(_Loss):
     _: KW_ONLY
     reduction: str = "mean"
 
 
-class L1Loss(MSELoss, op=F.l1_loss):
+# ---- of numbers ------------------------------------------------------------------------------------------------------
+
+
+class MSELoss(_Reduced, op=F.mse_loss):
+    """Mean squared error: the mean of (input - target)^2."""
+
+
+class L1Loss(_Reduced, op=F.l1_loss):
     """Mean absolute error: the mean of |input - target|."""
 
 
-class SmoothL1Loss(MSELoss, op=F.smooth_l1_loss):
+class SmoothL1Loss(_Reduced, op=F.smooth_l1_loss):
     """A square below beta, the absolute error beyond it."""
 
     _: KW_ONLY
@@ -68,12 +70,10 @@ class HuberLoss(_Loss, op=F.huber_loss):
 # ---- of probabilities ------------------------------------------------------------------------------------------------
 
 
-class BCELoss(_Loss, op=F.binary_cross_entropy):
+class BCELoss(_Reduced, op=F.binary_cross_entropy):
     """Binary cross entropy of probabilities."""
 
     weight: Tensor | None = None
-    _: KW_ONLY
-    reduction: str = "mean"
 
 
 class BCEWithLogitsLoss(BCELoss, op=F.binary_cross_entropy_with_logits):
@@ -83,11 +83,10 @@ class BCEWithLogitsLoss(BCELoss, op=F.binary_cross_entropy_with_logits):
     pos_weight: Tensor | None = None
 
 
-class KLDivLoss(_Loss, op=F.kl_div):
+class KLDivLoss(_Reduced, op=F.kl_div):
     """Kullback-Leibler divergence of e^input from target; reduction also 'batchmean', the mathematical mean."""
 
     _: KW_ONLY
-    reduction: str = "mean"
     log_target: bool = False
 
 
@@ -128,12 +127,10 @@ class PairwiseDistance(_Loss, op=F.pairwise_distance):
     keepdim: bool = False
 
 
-class TripletMarginLoss(_Loss, op=F.triplet_margin_loss):
+class TripletMarginLoss(_Reduced, op=F.triplet_margin_loss):
     """How much the positive fails to be nearer to the anchor than the negative, by a margin; see PairwiseDistance."""
 
     margin: float = 1.0
     p: float = 2.0
     eps: float = 1e-6
     swap: bool = False
-    _: KW_ONLY
-    reduction: str = "mean"

@@ -4,6 +4,7 @@ Assigning a Parameter or a Module to an attribute registers it under that name; 
 by dots, "0.weight". A buffer is a Tensor that is saved but not trained, such as a running mean.
 """
 
+import contextlib
 import functools
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
@@ -16,11 +17,10 @@ from minigrad_kernels.toolchain.watch import part, watchers
 from .. import device as devices
 from .. import fusion
 from ..core.check import function_of
+from ..core.modes import no_grad
 from ..core.tape import write, zero_grad
 from ..core.tensor import Handle, Tensor
 from .parameter import Parameter
-
-__all__ = ["Module"]
 
 IncompatibleKeys = namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_keys"))
 
@@ -325,3 +325,16 @@ class Module:
 
 def _joined(path, name):
     return f"{path}.{name}" if path else name
+
+
+@contextlib.contextmanager
+def evaluation(model):
+    """Inside, all modules are in evaluation mode and there is no tape; afterwards their flags are as before."""
+    flags = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with no_grad():
+            yield
+    finally:
+        for module, training in flags:
+            module.training = training

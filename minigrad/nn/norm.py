@@ -193,7 +193,4 @@ class GroupNorm(_Norm, op=F.group_norm, unnamed=2):
 
     def __post_init__(self, bias, device, dtype):
         super().__post_init__()
-        if self.num_channels % self.num_groups:
-            got = f"num_channels is {self.num_channels}"
-            raise ShapeError(f"GroupNorm: {got}, wanted a multiple of num_groups={self.num_groups}")
         self._make_parameters((self.num_channels,), self.affine, bias, device, dtype)

@@ -5,8 +5,6 @@ from minigrad_kernels.errors import KindError
 from .. import device as devices
 from ..core.tensor import Tensor
 
-__all__ = ["Parameter", "parameter"]
-
 
 class Parameter(Tensor):
     """A Tensor that becomes part of the parameters of the Module to which it is assigned.

@@ -4,17 +4,12 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from minigrad_kernels.errors import KindError, ShapeError
-
 from ..core import create
 from ..core.check import shape_of
-from ..core.modes import no_grad
 from ..core.tensor import Tensor
+from ..units import aligned
 from .linear import Affine
-from .module import Module
-
-__all__ = ["Summary", "summary"]
-
+from .module import evaluation
 
 NOTHING = None, 0, 0  # shape, multiply-adds and bytes of what is no Tensor
 
@@ -49,16 +44,15 @@ class Summary:
     macs = property(lambda self: sum(row.macs for row in self.rows))
     nbytes = property(lambda self: sum(row.nbytes for row in self.rows))
 
+    def cells(self):
+        """The table as text, a tuple for each row: the head, the layers, the total."""
+        found = [("layer", "type", "output shape", "parameters", "multiply-adds", "output bytes")]
+        for path, kind, shape, *numbers in (*self.rows, ("total", "", "", self.parameters, self.macs, self.nbytes)):
+            found.append((path, kind, "-" if shape is None else str(shape), *(f"{number:,}" for number in numbers)))
+        return found
+
     def __str__(self):
-        table = [("layer", "type", "output shape", "parameters", "multiply-adds", "output bytes")]
-        for row in (*self.rows, Row("total", "", "", self.parameters, self.macs, self.nbytes)):
-            shape = "-" if row.shape is None else str(row.shape)
-            table.append((row.path, row.kind, shape, f"{row.parameters:,}", f"{row.macs:,}", f"{row.nbytes:,}"))
-        columns = [(side, max(map(len, cells))) for side, cells in zip("<<<>>>", zip(*table, strict=True), strict=True)]
-        lines = [
-            "  ".join(f"{cell:{side}{width}}" for cell, (side, width) in zip(cells, columns, strict=True)).rstrip()
-            for cells in table
-        ]
+        lines = aligned(self.cells(), 3)
         rule = "-" * len(lines[0])
         trainable = f"{self.trainable:,} of {self.parameters:,} parameters trainable"
         head = f"{self.title}, input {self.input_shape}, {trainable}"
@@ -74,8 +68,6 @@ def summary(model, input_shape):
     input_shape     with the batch: (1, 1, 28, 28)
     Errors          those of the layers, where the shape does not fit
     """
-    if not isinstance(model, Module):
-        raise KindError(f"summary: model is {model!r}, wanted a Module")
     shape = shape_of("summary", "input_shape", (input_shape,))
     parameters, rows, counted = list(model.parameters()), [], set()
     like = {"dtype": parameters[0].dtype, "device": parameters[0].device} if parameters else {"dtype": "float32"}
@@ -89,19 +81,13 @@ def summary(model, input_shape):
         shape, *cost = (out.shape, _macs(module, given, out), out.array.nbytes) if isinstance(out, Tensor) else NOTHING
         rows.append(Row(paths[module], type(module).__name__, shape, _count(own), *cost))
 
-    modes = [(module, module.training) for module in paths]
     handles = [module.register_forward_hook(note) for module in listed]
     try:
-        with no_grad():
-            model.eval()(create.zeros(shape, **like))
-    except ShapeError as error:
-        hint = "; it has the batch too, as in (1, 1, 28, 28)"
-        raise ShapeError(f"summary: input_shape {shape} does not fit{hint}: {error}") from error
+        with evaluation(model):
+            model(create.zeros(shape, **like))
     finally:
         for handle in handles:
             handle.remove()
-        for module, mode in modes:
-            module.training = mode
     trainable = _count(parameter for parameter in parameters if parameter.requires_grad)
     return Summary(type(model).__name__, shape, tuple(rows), _count(parameters), trainable)
 

@@ -17,8 +17,6 @@ from ..core.tape import write
 from ..core.tensor import Tensor
 from .optimizer import number_there, plain
 
-__all__ = ["batches_of", "clip_grad_norm_", "clip_grad_value_", "clip_scale"]
-
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
     """Scale all gradients by one factor, so that their norm as one long vector is at most max_norm.

@@ -20,8 +20,6 @@ from .. import device
 from ..core.tape import zero_grad
 from ..core.tensor import Tensor
 
-__all__ = ["Optimizer", "Repeat", "number_there", "plain"]
-
 NEW: dict = {}  # the state of a parameter that has none yet
 
 
@@ -210,12 +208,9 @@ class Optimizer:
         Errors  ValueError if groups, numbers of parameters or shapes differ; nothing is changed then
         """
         op = f"{self.name}.load_state_dict"
-        try:
-            groups = [{name: plain(value) for name, value in group.items()} for group in state_dict["param_groups"]]
-            orders = [[int(index) for index in group.pop("params")] for group in groups]
-            entries = {int(index): dict(values) for index, values in state_dict["state"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ShapeError(f"{op}: wanted what state_dict gives, got {error!r}") from error
+        groups = [{name: plain(value) for name, value in group.items()} for group in state_dict["param_groups"]]
+        orders = [[int(index) for index in group.pop("params")] for group in groups]
+        entries = {int(index): dict(values) for index, values in state_dict["state"].items()}
         sizes, wanted = list(map(len, orders)), [len(group["params"]) for group in self.param_groups]
         if sizes != wanted:
             raise ShapeError(f"{op}: groups of {sizes} parameters, wanted groups of {wanted}")
@@ -253,7 +248,7 @@ class Optimizer:
         self.settle()  # a copy has no plans to ask
         return self.__dict__
 
-    def __repr__(self):
+    def __repr__(self):  # by which ranks see that they have the same options
         groups = [{n: v for n, v in group.items() if n != "params"} for group in self.param_groups]
         return f"{self.name}({', '.join(map(str, groups))})"
 

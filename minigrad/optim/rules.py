@@ -23,8 +23,6 @@ from ..core.tape import write
 from ..core.tensor import Tensor
 from .optimizer import Optimizer, plain
 
-__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop", "Rule", "orthogonalized"]
-
 OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
 NUMBERS = frozenset({float, int, bool})
@@ -260,6 +258,7 @@ class Adadelta(Composed):
     """
 
     kept = {"step": True, "square_avg": True, "acc_delta": True}
+    fixed = ("rho", "eps", "weight_decay", "maximize")
 
     def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, **common):
         super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay), **common)

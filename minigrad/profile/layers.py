@@ -10,8 +10,6 @@ import weakref
 
 from .tables import OUTSIDE
 
-__all__ = ["Layers"]
-
 
 class Layers:
     """The names of Modules, and whose each parameter is.

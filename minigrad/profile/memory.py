@@ -17,8 +17,6 @@ import weakref
 
 from .. import device
 
-__all__ = ["CATEGORIES", "Memory", "flat"]
-
 CATEGORIES = ("parameters", "gradients", "optimiser", "activations", "other")
 
 

@@ -6,8 +6,6 @@ from typing import Any
 from ..core.check import one_of
 from ..units import in_bytes
 
-__all__ = ["OPERATIONS", "OUTSIDE", "Row", "Span", "rows", "table"]
-
 OPERATIONS = ("forward", "backward", "pass", "update")  # the kinds that compute, apart from kernels
 OUTSIDE = ""  # the layer of what no Module asked for
 
@@ -146,15 +144,15 @@ TEXTS = {
 }
 
 
-def table(found, by):
-    """Rows as aligned columns of text, without those that are empty."""
-    columns = []
+def cells(found, by):
+    """(Rows as text, of which the first is the head, without columns that are empty; how many columns are words)."""
+    columns, words = [], 0
     for field in fields(Row):
         name, kind = field.name, field.type
         title = by if name == "name" else f"{name}, ms" if kind is float and name not in TEXTS else name
-        text_of, pad = TEXTS.get(name) or TEXTS[kind], str.ljust if kind in (str, tuple) else str.rjust
-        cells = [title, *(text_of(getattr(row, name)) for row in found)]
-        if any(cells[1:]):
-            columns.append([pad(cell, max(map(len, cells))) for cell in cells])
-    lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)] or [by]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+        text_of = TEXTS.get(name) or TEXTS[kind]
+        column = [text_of(getattr(row, name)) for row in found]
+        if any(column) or name == "name":
+            columns.append([title, *column])
+            words += kind in (str, tuple)
+    return list(zip(*columns, strict=True)), words

@@ -5,8 +5,6 @@ import html
 import io
 from importlib import resources
 
-__all__ = ["Html", "bar", "columns", "document", "escaped", "listing", "note", "picture", "table"]
-
 
 class Html(str):
     """Text that is HTML already; all other text is escaped where it is put into a page."""

@@ -16,8 +16,6 @@ from ..train.team import module_of
 from ..units import in_bytes
 from .page import Html, bar, columns, document, escaped, listing, note, picture, table
 
-__all__ = ["SECTIONS", "Report"]
-
 FILTERS = 64  # drawn at most
 LAYERS = 4  # whose weights and gradients are drawn at most: it takes longer than all else
 DPI = 110
@@ -171,45 +169,29 @@ def _cost(report):
     """Time and memory of one training step, by layer."""
     if report.profile is None:
         return None
-    found, peak = report.profile.rows("layer"), report.profile.peak()[0]
-    device = any(row.device for row in found)
-    longest = max((row.self for row in found), default=0) or 1
-    rows = [["layer", "type", "forward, ms", "backward, ms", "both, ms", "share"]]
-    rows[0] += [*["GPU, ms"] * device, "results, KiB", "kept, KiB"]
-    for row in found:
-        times = [_ms(row.forward), _ms(row.backward), bar(row.self / longest, _ms(row.self)), _percent(row.share)]
-        sizes = (f"{count / 1024:,.1f}" for count in (row.bytes, row.memory))
-        rows.append([row.name, row.type, *times, *[_ms(row.device)] * device, *sizes])
-    text = f"One training step. It took {_ms(report.profile.seconds)} ms while it was watched, which takes time too. "
-    text += "Where layers ran as one, the first has the time of all. Results include gradients; what is kept waits for "
-    text += "backward."
+    text = f"One training step. It took {1e3 * report.profile.seconds:.3f} ms while it was watched, which takes time "
+    text += (
+        "too. Where layers ran as one, the first has the time of all: self is forward and backward, kernels the part "
+    )
+    text += "of it in compiled kernels. Bytes are those of results and gradients; memory is kept for backward."
     drawn = ""
     if len(report.profile.memory) > 1:
-        fullest = ", ".join(f"{name} {in_bytes(size)}" for name, size in peak.items() if size)
+        fullest = ", ".join(f"{name} {in_bytes(size)}" for name, size in report.profile.peak()[0].items() if size)
         caption = f"Memory over the step. Where it was fullest: {fullest}."
         drawn = columns(picture(draw.memory(report.profile.memory), caption))
-    return note(text) + table(rows, words=2) + drawn
+    return note(text) + table(*report.profile.cells("layer")) + drawn
 
 
 def _network(report):
     """The layers, with what they cost for one image."""
     found = nn.summary(report.model, (1, *report.shape))
-    shape_of = lambda row: "-" if row.shape is None else " x ".join(map(str, row.shape[1:]))
-    names = [(row.path, row.kind, shape_of(row)) for row in found.rows]
-    rows = [["layer", "type", "output of an image", "parameters", "multiply-adds", "output bytes"]]
-    for cells, row in zip([*names, ("total", "", "")], [*found.rows, found], strict=True):
-        rows.append([*cells, *(f"{count:,}" for count in (row.parameters, row.macs, row.nbytes))])
     trainable = f"{found.trainable:,} of {found.parameters:,} parameters are trained."
-    return note(trainable) + table(rows, words=3, total=True)
+    return note(trainable) + table(found.cells(), words=3, total=True)
 
 
 def _origin(report):
     """All that it takes to do it again."""
     return Html("".join(f"<h3>{escaped(name)}</h3>\n{listing(entries)}" for name, entries in report.origin.items()))
-
-
-def _ms(seconds):
-    return f"{1e3 * seconds:.3f}"
 
 
 def _percent(share):

@@ -1,6 +1,5 @@
 """Networks without a tape: their loss and accuracy, what they say of each image, which classes they confuse."""
 
-import contextlib
 import math
 
 import numpy as np
@@ -9,7 +8,7 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import device, ops
 from ..core.check import integer_of
-from ..core.modes import no_grad
+from ..nn.module import evaluation
 from .checks import check_model, checked
 from .precision import computing
 from .team import team_of
@@ -94,16 +93,3 @@ def on_device(batch, model):
 def right(scores, labels):
     """How many scores are highest at their label, on their device."""
     return (ops.argmax(scores, 1) == labels).sum()
-
-
-@contextlib.contextmanager
-def evaluation(model):
-    """Inside, all modules are in evaluation mode and there is no tape; afterwards their flags are as before."""
-    flags = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with no_grad():
-            yield
-    finally:
-        for module, training in flags:
-            module.training = training

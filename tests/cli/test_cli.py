@@ -8,9 +8,7 @@ import json
 import os
 import re
 import shutil
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from matplotlib.image import imread
@@ -101,17 +99,15 @@ def test_damaged_runs_are_refused(finished, capsys):
     for damage, message in {
         "no": "config.json cannot be used",
         json.dumps({"settings": {}}): "config.json cannot be used",
-        json.dumps({"settings": settings | {"data": "svhn"}}): "got svhn, want one of digits",
-        json.dumps({"settings": settings | {"epochs": "2"}}): "epochs is '2', want int",
-        json.dumps({"settings": settings | {"epochs": 0}}): "got 0, want an integer of at least 1",
+        json.dumps({"settings": settings | {"speed": 1}}): "unexpected keyword argument 'speed'",
     }.items():
         Path("run/config.json").write_text(damage)
         assert main(["evaluate", "run"]) == 2
         assert message in capsys.readouterr().err
 
 
-def test_help_is_one_screen_with_an_example_a_command(capsys, monkeypatch):
-    """Each example is one that the parser takes; a shell may ask for completions."""
+def test_help_is_one_screen_with_an_example_a_command(capsys):
+    """Each example is one that the parser takes."""
     assert main([]) == 2 and main(["--help"]) == 0
     printed = capsys.readouterr()
     assert printed.out == printed.err
@@ -126,7 +122,5 @@ def test_help_is_one_screen_with_an_example_a_command(capsys, monkeypatch):
     places = [text.index(word) for word in ("minigrad train --data mnist", "--epochs N", "advanced options", "--clip")]
     assert places == sorted(places)
     assert "passes over the training images; default 20 (digits), 10 (mnist), 30 (cifar10)" in text
-    monkeypatch.setenv("_ARGCOMPLETE", "1")
-    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=lambda top: print(top.prog)))
     assert main(["--version"]) == 0
-    assert re.fullmatch(r"minigrad\nminigrad \d+\.\d+\.\S+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"minigrad \d+\.\d+\.\S+\n", capsys.readouterr().out)

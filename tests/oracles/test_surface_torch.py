@@ -97,7 +97,7 @@ CONTAINERS = {"Module", "Parameter", "Sequential", "ModuleList", "ModuleDict", "
 LAYERS = {name for name in nn.__all__ if inspect.isclass(getattr(nn, name))} - CONTAINERS
 HOMES = (
     (nn, torch.nn, LAYERS),
-    (nn.init, torch.nn.init, nn.init.__all__),
+    (nn.init, torch.nn.init, {name for name in vars(nn.init) if name.endswith("_") and name[0] != "_"}),
     (
         optim,
         torch.optim,
