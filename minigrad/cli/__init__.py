@@ -28,6 +28,8 @@ def main(argv=None):
     name, threads = "minigrad", toolchain.threads()
     try:
         top = parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+            import_module("argcomplete").autocomplete(top)
         options = top.parse_args(argv)
         if options.command is None:
             top.print_help(sys.stderr)

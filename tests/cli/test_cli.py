@@ -8,7 +8,9 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from matplotlib.image import imread
@@ -106,8 +108,8 @@ def test_damaged_runs_are_refused(finished, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_help_is_one_screen_with_an_example_a_command(capsys):
-    """Each example is one that the parser takes."""
+def test_help_is_one_screen_with_an_example_a_command(capsys, monkeypatch):
+    """Each example is one that the parser takes; a shell may ask for completions."""
     assert main([]) == 2 and main(["--help"]) == 0
     printed = capsys.readouterr()
     assert printed.out == printed.err
@@ -122,5 +124,7 @@ def test_help_is_one_screen_with_an_example_a_command(capsys):
     places = [text.index(word) for word in ("minigrad train --data mnist", "--epochs N", "advanced options", "--clip")]
     assert places == sorted(places)
     assert "passes over the training images; default 20 (digits), 10 (mnist), 30 (cifar10)" in text
+    monkeypatch.setenv("_ARGCOMPLETE", "1")
+    monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=lambda top: print(top.prog)))
     assert main(["--version"]) == 0
-    assert re.fullmatch(r"minigrad \d+\.\d+\.\S+\n", capsys.readouterr().out)
+    assert re.fullmatch(r"minigrad\nminigrad \d+\.\d+\.\S+\n", capsys.readouterr().out)
