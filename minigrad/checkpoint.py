@@ -45,7 +45,7 @@ NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
-PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich tensorboardX".split()
+PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich".split()
 
 
 class CheckpointError(MinigradError, ValueError):

@@ -15,7 +15,7 @@ from ..amp import GradScaler
 from ..core.errors import MinigradError, StateError
 from ..device import manual_seed
 from ..draw import save_learning_curve
-from ..train import Callback, Histograms, History, Interruption, Progress, TensorBoard, fit
+from ..train import Callback, Histograms, History, Interruption, Progress, fit
 from ..train.finite import NotFinite
 from ..train.team import module_of
 from .run import RESULT, Run
@@ -40,8 +40,6 @@ def run_train(options):
 
 def _plan(options, ranks):
     """{folder, settings, number of the checkpoint from which it goes on, what to say first}."""
-    if options.tensorboard:
-        TensorBoard(options.out)  # refused where its package is absent
     settings, said = Settings.of(options, ranks)
     run, number = Run(options.resume or options.out, "-".join(reversed(settings.names))), None
     continues = options.continue_ or os.environ.get("MINIGRAD_ATTEMPT", "0") != "0"  # started again by a launcher
@@ -82,8 +80,6 @@ def _train(options, world, folder, settings, number, said):
         if number is None and world.rank == 0:
             run.begin(settings.seeing(train), options.argv, train.source, world.size)
         callbacks = [interruption, Progress(len(train), settings.epochs)][: 1 if world.rank else 2]
-        if options.tensorboard and world.rank == 0:
-            callbacks.append(TensorBoard(run.folder / "tensorboard", training.optimizer))
         try:
             if number is None:
                 training.save()
