@@ -50,7 +50,7 @@ def _plan(options, ranks):
         if wrong := wrong or ["out"] * bool(options.resume and options.out):
             named = ", ".join("--" + name.replace("_", "-") for name in wrong)
             raise UsageError(f"{run.folder} holds a run with another {named}; leave that out or give another --out")
-        settings, (number, said) = kept.here(options), checkpoint.find(run.folder / "last")
+        settings, (number, _, said) = kept.here(options), checkpoint.find(run.folder / "last")
     elif not continues:
         run.check_new()
     device.place(settings.device)  # refused where there is none
