@@ -129,10 +129,6 @@ class _EntryLibrary(_Library):
             raise NumbaRuntimeError("an array that nobody would free")
 
 
-def _nothing():
-    return
-
-
 @register_pass(mutates_CFG=False, analysis_only=True)
 class _ForgetReferences(AnalysisPass):
     """Nothing counts references to arrays from here on: callers hold them all."""
@@ -146,7 +142,7 @@ class _ForgetReferences(AnalysisPass):
         state.targetctx = state.targetctx.subtarget(
             enable_nrt=False,
             cached_internal_func=_internal,
-            refresh=_nothing,  # else it looks for more functions at each that it does not find
+            refresh=lambda: None,  # else it looks for more functions at each that it does not find
         )
         return False
 
