@@ -45,7 +45,7 @@ NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 MARK = "__tensor__"
 WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
-PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich tensorboardX".split()
+PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich".split()
 
 
 class CheckpointError(MinigradError, ValueError):
@@ -142,7 +142,7 @@ def _chosen(folder, number, world):
     found = b"", b""
     if world is None or world.rank == 0:
         try:
-            number, content, damage = _newest(folder) if number is None else (number, _read(folder, number), None)
+            number, content, damage = find(folder) if number is None else (number, _read(folder, number), None)
             if damage:
                 warnings.warn(damage, CheckpointWarning, stacklevel=3)
             found = str(path_of(folder, number)).encode(), content
@@ -166,16 +166,10 @@ def exists(folder):
 
 
 def find(folder):
-    """(number of the newest whole checkpoint, what is wrong with the one after it in words, or None).
+    """(number, content, what is wrong with the one after it in words, or None) of the newest whole checkpoint.
 
     Errors  CheckpointError if there is none
     """
-    number, _, damage = _newest(folder)
-    return number, damage
-
-
-def _newest(folder):
-    """(number, content, what is wrong with the one after it) of the newest whole checkpoint."""
     damage = None
     for number in reversed(numbers(folder)):
         try:

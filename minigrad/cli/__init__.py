@@ -6,7 +6,6 @@ from importlib import import_module
 
 from minigrad_kernels import toolchain
 from minigrad_kernels.errors import MinigradError
-from minigrad_kernels.toolchain.cpu import crowded
 
 from ..parallel.errors import CommunicationError
 from ..parallel.rank import FAILED
@@ -23,8 +22,6 @@ def main(argv=None):
     130 interrupted
     141 whoever read the output has gone
     """
-    if argv is None and crowded():  # a process of our own: threads that wait leave the processor to others
-        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     name, threads = "minigrad", toolchain.threads()
     try:
         top = parser()

@@ -9,7 +9,7 @@ from .settings import count, model_named, natural, not_negative, options, positi
 SETTINGS = options()
 COMMON = "--data --data-dir --size --model --epochs --batch-size --lr --device --out --resume"
 ADVANCED = " ".join(name for name in SETTINGS if name not in COMMON.split())
-TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --tensorboard --save-every --continue"
+TRAIN = f"{COMMON} | {ADVANCED} --threads --no-report --save-every --continue"
 TRAINED = "run --checkpoint --precision --threads --device"
 LAUNCH = "-n words --hosts --max-restarts --timeout --grace --logs"
 PROFILE = "model --data --data-dir --batch-size --device --steps --threads --out"
@@ -56,7 +56,6 @@ OPTIONS = SETTINGS | {  # a name without dashes is an argument by its place
     "--save-every": dict(type=count, metavar="N", help="a checkpoint after so many updates too; default after epochs"),
     "--shared": dict(type=natural, default=0, metavar="N", help="bytes of dynamic shared memory; default 0"),
     "--steps": dict(type=count, default=5, metavar="N", help="to record, after a few that are not; default 5"),
-    "--tensorboard": dict(action="store_true", help="write event files for TensorBoard into the run folder"),
     "--threads": dict(type=count, metavar="N", help="for kernels; the result does not depend on it"),
     "--timeout": dict(type=positive, default=300.0, help="seconds that a rank waits for another; default 300"),
     "--write": dict(action="store_true", help="make the manifest anew"),

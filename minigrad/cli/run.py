@@ -6,7 +6,6 @@ last/, best/        checkpoints: after the latest epoch or update, after the epo
 learning-curve.png  loss and accuracy over the epochs
 result.json         the final figures
 report.html         all of it as one page
-tensorboard/        event files, where they were asked for
 """
 
 import json

@@ -15,7 +15,7 @@ from ..amp import GradScaler
 from ..core.errors import MinigradError, StateError
 from ..device import manual_seed
 from ..draw import save_learning_curve
-from ..train import Callback, Histograms, History, Interruption, Progress, TensorBoard, fit
+from ..train import Callback, Histograms, History, Interruption, Progress, fit
 from ..train.finite import NotFinite
 from ..train.team import module_of
 from .run import RESULT, Run
@@ -38,8 +38,6 @@ def run_train(options):
 
 def _plan(options, ranks):
     """{folder, settings, number of the checkpoint from which it goes on, what to say first}."""
-    if options.tensorboard:
-        TensorBoard(options.out)  # refused where its package is absent
     settings, said = Settings.of(options, ranks)
     run, number = Run(options.resume or options.out, "-".join(reversed(settings.names))), None
     continues = options.continue_ or os.environ.get("MINIGRAD_ATTEMPT", "0") != "0"  # started again by a launcher
@@ -50,7 +48,7 @@ def _plan(options, ranks):
         if wrong := wrong or ["out"] * bool(options.resume and options.out):
             named = ", ".join("--" + name.replace("_", "-") for name in wrong)
             raise UsageError(f"{run.folder} holds a run with another {named}; leave that out or give another --out")
-        settings, (number, said) = kept.here(options), checkpoint.find(run.folder / "last")
+        settings, (number, _, said) = kept.here(options), checkpoint.find(run.folder / "last")
     elif not continues:
         run.check_new()
     device.place(settings.device)  # refused where there is none
@@ -80,8 +78,6 @@ def _train(options, world, folder, settings, number, said):
         if number is None and world.rank == 0:
             run.begin(settings.seeing(train), options.argv, train.source, world.size)
         callbacks = [interruption, Progress(len(train), settings.epochs)][: 1 if world.rank else 2]
-        if options.tensorboard and world.rank == 0:
-            callbacks.append(TensorBoard(run.folder / "tensorboard", training.optimizer))
         try:
             if number is None:
                 training.save()

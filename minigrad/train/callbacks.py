@@ -1,16 +1,12 @@
-"""What hangs on the training loop: callbacks, among them progress on a terminal, histograms and TensorBoard."""
+"""What hangs on the training loop: callbacks, among them progress on a terminal and histograms."""
 
-import importlib.util
 import os
 import signal
 import sys
 import threading
-import time
 from contextlib import suppress
 
 import numpy as np
-
-from minigrad_kernels.errors import StateError
 
 from ..device import host
 from ..nn import Module
@@ -19,7 +15,6 @@ from .team import module_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BINS = 65  # odd, so that exact zeros lie in the middle of a bin
-TAGS = {"loss": "loss/train", "test_loss": "loss/test", "accuracy": "accuracy/train", "test_accuracy": "accuracy/test"}
 
 
 class Callback:
@@ -167,60 +162,3 @@ def _counts(values, edges):
     if values is None or not values.size or not np.isfinite(values).all():
         return None
     return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0].tolist()
-
-
-class TensorBoard(Callback):
-    """A callback that writes what `tensorboard --logdir FOLDER` shows.
-
-    By the EventsWriter of tensorboardX and not its SummaryWriter, which writes in a thread of its own, behind a queue:
-    where the disk is full that thread ends, and the training would wait for room in the queue for ever.
-
-    folder      where the event files go; one of an earlier call of fit may lie there
-    optimizer   its rate is written after each update, if it is given
-
-    The step of a figure is the number of updates so far. After each update: step/loss, the mean over the images of the
-    update, and step/lr. After each epoch: loss/train, loss/test, accuracy/train and accuracy/test (fractions of 1), as
-    far as the row of the history has them. Where a run goes on from an earlier checkpoint, the figures that it had
-    written for later steps are marked as gone. How weights and gradients are distributed is in report.html.
-
-    Errors  RuntimeError where tensorboardX is not installed; OSError where the file cannot be written, as on a full
-            disk, which ends the training
-    """
-
-    def __init__(self, folder, optimizer=None):
-        self.folder, self.optimizer, self.writer = str(folder), optimizer, None
-        if importlib.util.find_spec("tensorboardX") is None:
-            raise StateError('TensorBoard: tensorboardX is not installed; pip install -e ".[tensorboard]"')
-
-    def _write(self, step, figures=None, **event):
-        from tensorboardX.proto.event_pb2 import Event
-
-        if figures is not None:
-            event["summary"] = {"value": [{"tag": tag, "simple_value": value} for tag, value in figures.items()]}
-        self.writer.write_event(Event(step=step, wall_time=time.time(), **event))
-        self.writer.flush()
-
-    def on_start(self, history):
-        from tensorboardX.event_file_writer import EventsWriter
-
-        self.before = history.running.loss, history.running.images  # when a figure was written last
-        os.makedirs(self.folder, exist_ok=True)
-        self.writer = EventsWriter(os.path.join(self.folder, "events"), f".{os.getpid()}.{history.steps}")
-        self._write(history.steps + 1, session_log={"status": "START"})  # what was written of later steps is gone
-
-    def on_step(self, history):
-        (loss, images), running = self.before, history.running
-        self.before = running.loss, running.images
-        figures = {"step/loss": (running.loss - loss) / (running.images - images)}
-        if self.optimizer is not None:
-            figures["step/lr"] = self.optimizer.param_groups[0]["lr"]
-        self._write(history.steps, figures)
-
-    def on_epoch(self, history):
-        self.before = 0.0, 0
-        row = history[-1]
-        self._write(history.steps, {tag: row[name] for name, tag in TAGS.items() if row.get(name) is not None})
-
-    def on_end(self, history):
-        if self.writer is not None:
-            self.writer.close()

@@ -28,9 +28,6 @@ __all__ = [
 class Dataset:
     """Base of data sets: define __len__ and __getitem__(index), which gives a sample."""
 
-    def __getitem__(self, index):
-        raise NotImplementedError(f"{type(self).__name__}: __getitem__ is not defined")
-
     def __add__(self, other):
         return ConcatDataset([self, other])
 

@@ -23,12 +23,11 @@ CANARY = 77.0
 EDGE = 16  # canaries on either side of what a kernel may write
 
 CASES = all_cases()
-# What a process is to find in its environment so that its tiles are those of a lesser processor, or an unknown one.
+# What a process is to find in its environment so that its tiles are those of another processor.
 PROCESSORS = {
     "avx2": {"NUMBA_CPU_NAME": "x86-64-v3", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma"},
     "sse": {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""},
     "neon": {"MINIGRAD_TILES": "neon"},
-    "plain": {"MINIGRAD_TILES": "plain"},
 }
 each_type = pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 

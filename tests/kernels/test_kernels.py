@@ -87,7 +87,7 @@ def test_launchers_refuse_what_is_not_as_declared():
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names instruction sets of x86-64")
 @pytest.mark.parametrize("settings", PROCESSORS.values(), ids=PROCESSORS)
 def test_tiles_of_other_instruction_sets(settings):
-    """The rows for products again, in a process whose tiles are those of a lesser processor, or of an unknown one."""
+    """The rows for products again, in a process whose tiles are those of another processor."""
     files = [__file__, __file__.replace("test_kernels", "test_conv2d_cpu")]
     rows = "test_rows and float32 and (matmul or conv2d) or winograd_is_close"
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--deep", *files, "-k", rows]

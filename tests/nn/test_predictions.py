@@ -1,6 +1,5 @@
-"""What a network says of images, how its weights are distributed, and the event files of TensorBoard."""
+"""What a network says of images, and how its weights are distributed."""
 
-import importlib.util
 import json
 import math
 
@@ -8,8 +7,8 @@ import numpy as np
 import pytest
 
 from minigrad import Tensor, data, nn, optim, tensor
-from minigrad.core.errors import ShapeError, StateError
-from minigrad.train import Histograms, History, TensorBoard, confusion_matrix, evaluate, fit, predict
+from minigrad.core.errors import ShapeError
+from minigrad.train import Histograms, History, confusion_matrix, evaluate, fit, predict
 from tests.train.small_training import images, network
 
 
@@ -73,44 +72,3 @@ def test_edges_of_histograms(monkeypatch):
     assert [counts[i] for i in (1, 6, 8)] == [1, 1, 1] and sum(counts) == 4
     np.testing.assert_allclose(weights, np.linspace(-1, 1, 14))
     assert (first[6], second[0], second[6], second[-1], infinite) == (3, 1, 2, 1, None)
-
-
-# ---- TensorBoard -------------------------------------------------------------------------------------------
-
-
-def read_back(folder):
-    """{tag: [(step, value)]} of the event files, and the steps from which a session began."""
-    from tensorboardX.proto.event_pb2 import Event
-
-    found, starts = {}, []
-    for file in sorted(folder.glob("*tfevents*"), key=lambda file: file.stat().st_mtime_ns):
-        content, at = file.read_bytes(), 0
-        while at < len(content):  # a record: length (8 bytes), check sum (4), content, check sum (4)
-            length = int.from_bytes(content[at : at + 8], "little")
-            event = Event.FromString(content[at + 12 : at + 12 + length])
-            at += 16 + length
-            starts += [event.step] * event.HasField("session_log")
-            for value in event.summary.value:
-                found.setdefault(value.tag, []).append((event.step, value.simple_value))
-    return found, starts
-
-
-def test_event_files_hold_the_figures_and_go_on_where_a_history_does(tmp_path, monkeypatch):
-    pytest.importorskip("tensorboardX")
-    model, test, history = network(), data.Loader(images(seed=1), 11), History()
-    optimizer = optim.SGD(model.parameters(), 0.1)
-    for epochs in (1, 2):
-        board = TensorBoard(tmp_path, optimizer)
-        fit(model, data.Loader(images(), 11), optimizer, epochs, test=test, history=history, callbacks=[board])
-    found, starts = read_back(tmp_path)
-    for tag, name in (("loss/train", "loss"), ("loss/test", "test_loss"), ("accuracy/test", "test_accuracy")):
-        assert [step for step, _ in found[tag]] == [4, 8]
-        np.testing.assert_allclose([value for _, value in found[tag]], history[name], rtol=1e-6)
-    assert [step for step, _ in found["step/loss"]] == list(range(1, 9)) and starts == [1, 5]
-    means = np.reshape([value for _, value in found["step/loss"]], (2, 4)).mean(1)  # batches of one size
-    np.testing.assert_allclose(means, history["loss"], rtol=1e-5)
-    np.testing.assert_allclose([value for _, value in found["step/lr"]], 0.1, rtol=1e-6)
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tensorboardX" else find(name))
-    with pytest.raises(StateError, match=r'not installed; pip install -e "\.\[tensorboard\]"'):
-        TensorBoard(tmp_path)

@@ -109,7 +109,7 @@ def broken(folder, recipe, kills, draw, seconds, calls, counts):
             return
         counts["kills"] += 1
         counts["while saving"] += die > 0
-        if checkpoint.exists(folder / "last") and checkpoint.find(folder / "last")[1]:
+        if checkpoint.exists(folder / "last") and checkpoint.find(folder / "last")[2]:
             raise Failed(f"{recipe}: a kill damaged the newest checkpoint")
     run(folder, recipe)
 

@@ -77,7 +77,7 @@ def two(tmp_path):
 
 def test_the_last_two_are_kept_or_as_many_as_wanted(two):
     folder, (before, newest), parts = two
-    assert checkpoint.numbers(folder) == [2, 3] and checkpoint.find(folder) == (3, None)
+    assert checkpoint.numbers(folder) == [2, 3] and checkpoint.find(folder)[::2] == (3, None)
     assert loaded(folder) == newest and loaded(folder, number=2) == before
     for keep, kept in ((3, [2, 3, 4]), (1, [5]), (7, [5, 6])):
         checkpoint.save(folder, **parts, keep=keep)
@@ -95,7 +95,7 @@ def test_the_one_before_takes_the_place_of_a_torn_one(two):
         path.write_bytes(torn)
         with pytest.warns(CheckpointWarning, match=r"checkpoint-3.*; going on from the one before") as caught:
             checkpoint.load(folder, model=parts["model"])
-        assert caught[0].filename == __file__ and checkpoint.find(folder) == (2, str(caught[0].message))
+        assert caught[0].filename == __file__ and checkpoint.find(folder)[::2] == (2, str(caught[0].message))
         with pytest.raises(CheckpointError, match="cannot load .*checkpoint-3.safetensors: "):
             loaded(folder, number=3)
     with pytest.warns(CheckpointWarning):

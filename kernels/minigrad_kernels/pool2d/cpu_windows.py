@@ -10,7 +10,7 @@ from ..toolchain.emit import emitted
 from ..toolchain.pooling import LANES, each_tap, each_window, under_channels
 
 
-@emitted(lanes=LANES, numbers="divisor")
+@emitted(lanes=LANES)
 def mean_window(emit, x, corner, taps, steps, divisor, out, at, count):
     """The sum of a window, see max_windows, over a divisor of the element type."""
 
@@ -71,7 +71,7 @@ place_windows = _place(adds=False)
 add_windows = _place(adds=True)  # the same for windows that overlap: it adds
 
 
-@emitted(lanes=LANES, numbers="divisor")
+@emitted(lanes=LANES)
 def add_quotient(emit, g, source, divisor, dx, at, count):
     """dx[at:] += g[source:] / divisor, a number of the element type."""
     add = lambda mask: dx.store(dx.load(at, mask) + g.load(source, mask) / divisor, at, mask)

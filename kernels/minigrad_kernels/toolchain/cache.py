@@ -1,7 +1,7 @@
 """Compiled CPU kernels on disk, in a folder named by everything that they depend on: a stale kernel can never run.
 
 An entry is one file, written whole or not at all. What cannot be read, or is damaged, is compiled again; where nothing
-can be written, nothing is kept. Folders that nobody has used for a month are removed.
+can be written, nothing is kept.
 """
 
 import contextlib
@@ -10,12 +10,11 @@ import hashlib
 import os
 import pickle
 import platform
-import shutil
-import sys
 import tempfile
-import time
 import zlib
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 PACKAGE = Path(__file__).parents[1]
 # Files and folders of it that code compiled for the CPU cannot reach: no references, nothing of CUDA.
@@ -23,28 +22,11 @@ ASIDE = ("reference", "cuda", "interpreter")
 
 # Settings of Numba that change the code it emits.
 EMISSION = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO_DEFAULT", "ENABLE_AVX")
-DAY = 24 * 3600
-KEPT = 30 * DAY
-
-
-def _home():
-    try:
-        return Path.home()
-    except RuntimeError:  # the user has none: a folder where nothing is found and nothing can be written
-        return Path(os.devnull)
 
 
 def user_cache():
-    """The folder for caches of this user, by the convention of the operating system."""
-    if os.environ.get("MINIGRAD_CACHE"):
-        return Path(os.environ["MINIGRAD_CACHE"]).absolute()
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or _home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = _home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or _home() / ".cache"
-    return Path(base).absolute() / "minigrad"
+    """The folder for caches of this user: MINIGRAD_CACHE, else that of the operating system's convention."""
+    return Path(os.environ.get("MINIGRAD_CACHE") or user_cache_path("minigrad", False)).absolute()
 
 
 @functools.cache
@@ -77,8 +59,6 @@ def cache_folder():
         folder = user_cache() / "kernels" / _fingerprint()
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-        if time.time() - folder.stat().st_mtime > DAY:
-            os.utime(folder)  # in use: see prune
     except OSError:
         return None
     return folder
@@ -116,7 +96,6 @@ def save(function, signature, kept):
     place = place_of(function, signature)
     if place is not None:
         save_file(place, pickle.dumps(kept))
-        _prune_once()
 
 
 def load_file(file):
@@ -130,37 +109,12 @@ def load_file(file):
 
 
 def save_file(file, kept):
-    """Keep bytes. A folder that cannot be written to means no cache, not an error."""
+    """Keep bytes so that others see all of them or nothing. A folder that cannot be written to is no error."""
+    partial = file.with_name(f".{os.getpid()}-{file.name}")
     with contextlib.suppress(OSError):
-        replace(file, zlib.crc32(kept).to_bytes(4, "little") + kept)
-
-
-def replace(file, content):
-    """Write a file so that others see either all of it or nothing."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as temporary:
+        file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.write(content)
-            temporary.close()
-            os.chmod(temporary.name, 0o644)
-            os.replace(temporary.name, file)
-        except BaseException:
-            os.unlink(temporary.name)
-            raise
-
-
-@functools.cache
-def _prune_once():
-    with contextlib.suppress(OSError):
-        prune(cache_folder().parent, cache_folder())
-
-
-def prune(folder, own=None, kept=KEPT):
-    """Remove the folders of compiled kernels, but for one's own, that no process has begun to use for so many seconds.
-
-    A process that still uses one of them has its code in memory.
-    """
-    for other in folder.iterdir():
-        with contextlib.suppress(OSError):  # another process was first
-            if other != own and other.is_dir() and time.time() - other.stat().st_mtime > kept:
-                shutil.rmtree(other, ignore_errors=True)
+            partial.write_bytes(zlib.crc32(kept).to_bytes(4, "little") + kept)
+            os.replace(partial, file)
+        finally:
+            partial.unlink(missing_ok=True)

@@ -14,7 +14,6 @@ none is looked up by a process that needs one thread.
 
 These internals are used beside it, as they are in the versions of NUMBA, from 0.62 on:
 
-    PassManager         passes
     JITCodeLibrary      _final_module, _finalized, _linking_libraries, _get_module_for_linking, _optimize_final_module
     JITCPUCodegen       _module_pass_manager, which gives a pair since 0.62
     CPUDispatcher       _cache, add_overload, overloads
@@ -43,13 +42,7 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import AnalysisPass, register_pass
 from numba.core.errors import NumbaRuntimeError
 from numba.core.registry import CPUDispatcher
-from numba.core.typed_passes import (
-    InlineOverloads,
-    IRLegalization,
-    NopythonRewrites,
-    NoPythonSupportedFeatureValidation,
-)
-from numba.core.untyped_passes import InlineClosureLikes
+from numba.core.typed_passes import NoPythonSupportedFeatureValidation
 from numba.extending import intrinsic
 
 from ..errors import KindError
@@ -60,8 +53,6 @@ from . import cache, progress
 OPTIONS = dict(nopython=True, error_model="numpy", nogil=True, no_cfunc_wrapper=True)
 WRAPPER = "_ZN7cpython"  # how the functions that Python calls begin
 LARGE = 1050  # instructions before optimisation, of which about a quarter remains
-# Passes of Numba's that kernels do without: closures, and arrays that are made and die. They take a twentieth.
-UNNEEDED = InlineClosureLikes, InlineOverloads, NopythonRewrites, IRLegalization
 RUNTIME, ALLOCATION = "NRT_", "NRT_MemInfo_alloc"  # how functions of Numba's runtime begin
 
 _internal: dict = {}  # what Numba compiles for itself, here without references: others must not get it
@@ -138,10 +129,6 @@ class _EntryLibrary(_Library):
             raise NumbaRuntimeError("an array that nobody would free")
 
 
-def _nothing():
-    return
-
-
 @register_pass(mutates_CFG=False, analysis_only=True)
 class _ForgetReferences(AnalysisPass):
     """Nothing counts references to arrays from here on: callers hold them all."""
@@ -155,7 +142,7 @@ class _ForgetReferences(AnalysisPass):
         state.targetctx = state.targetctx.subtarget(
             enable_nrt=False,
             cached_internal_func=_internal,
-            refresh=_nothing,  # else it looks for more functions at each that it does not find
+            refresh=lambda: None,  # else it looks for more functions at each that it does not find
         )
         return False
 
@@ -171,7 +158,6 @@ class _Compiler(CompilerBase):
         state.library.enable_object_caching()
         passes = DefaultPassBuilder.define_nopython_pipeline(state)
         passes.add_pass_after(_ForgetReferences, NoPythonSupportedFeatureValidation)
-        passes.passes = [(kind, text) for kind, text in passes.passes if kind not in UNNEEDED]
         passes.finalize()
         return [passes]
 

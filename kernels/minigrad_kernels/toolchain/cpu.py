@@ -24,7 +24,6 @@ import inspect
 import math
 import os
 import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -219,25 +218,6 @@ def cpu_quota(groups=Path("/sys/fs/cgroup")):
         return max(1, math.ceil(int(quota) / int(period))) if int(quota) > 0 else None
     except (OSError, ValueError, ZeroDivisionError):  # "max": no limit
         return None
-
-
-def crowded(load=Path("/proc/loadavg"), looks=3):
-    """Whether others want CPUs that this process would use at this moment; False where nobody can tell.
-
-    Threads of GNU's OpenMP that wait for each other keep looking at a flag for milliseconds. On a free machine that is
-    best: the next region of a training step begins before they would sleep, and one of 5.5 ms takes 7.9 where they
-    sleep at once. Beside other work a thread that looks keeps the CPU which the one that it waits for would need (8.9
-    ms against 6.4). To look only for a while is worst of both: it loses CPUs, and then waits for its turn.
-    """
-    try:
-        running = []
-        for _ in range(looks):
-            running.append(int(load.read_text().split()[3].partition("/")[0]))
-            time.sleep(0.001)
-    except (OSError, ValueError, IndexError):
-        return False
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(running) - 1 + mine > (os.cpu_count() or 1)  # one of those that run is this process
 
 
 # ---- memory --------------------------------------------------------------------------------------

@@ -29,12 +29,12 @@ def _merged(one, other, part):
     return one.shuffled(other, [place for k in range(first, first + BLOCKS // 2) for place in (k, k + BLOCKS)])
 
 
-@emitted(lanes=BLOCKS, numbers="scale")
+@emitted(lanes=BLOCKS)
 def drop(emit, x, at, block, step, seed, threshold, scale, out):
     """out[at : at + 64] = x[at : at + 64] * scale where the word of an element is at least threshold, else times 0.
 
     Element 4 b + w takes word w of Philox block `block` + b, b from 0 to 15. x and out are C-contiguous; block, step,
-    seed and threshold are uint64, the threshold less than 2**32.
+    seed and threshold are uint64, the threshold less than 2**32. scale is of the type of x.
     """
     numbers = emit.counting() + block, step.splat(BLOCKS), seed.splat(BLOCKS)
     pairs = [(v & 0xFFFFFFFF, v >> 32) for v in numbers]

@@ -15,7 +15,6 @@ names an entry of TILES to be used whatever the processor is: LLVM turns vectors
 """
 
 import functools
-import inspect
 import os
 import platform
 from contextlib import contextmanager
@@ -51,7 +50,6 @@ TILES = {
     "avx2": Tile(32, 6, 4, 3, False),  # 16 registers
     "neon": Tile(16, 12, 6, 4, False),  # 32 registers
     "sse": Tile(16, 6, 4, 3, False),
-    "plain": Tile(16, 4, 2, 2, False),  # of a processor that is not known
 }
 
 
@@ -62,10 +60,8 @@ def instruction_set():
             raise ShapeError(f"MINIGRAD_TILES is {forced!r}, wanted one of {', '.join(TILES)}")
         return forced
     machine = platform.machine().lower()
-    if machine in ("arm64", "aarch64"):
-        return "neon"
     if machine not in ("x86_64", "amd64"):
-        return "plain"
+        return "neon"  # which serves any other processor too
     features = config.CPU_FEATURES
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
@@ -82,8 +78,6 @@ CACHE_LINE = 64  # bytes
 REGISTER = {"x86_64": "x", "amd64": "x", "arm64": "w", "aarch64": "w"}.get(platform.machine().lower())
 if TILE is TILES["avx512"]:
     REGISTER = "v"  # all 32 of them
-elif TILE is TILES["plain"]:
-    REGISTER = None
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -424,25 +418,21 @@ def _bytes(kind):
     return 8 if element == ir.DoubleType() else 4
 
 
-def emitted(function=None, *, lanes=None, contract=False, numbers="", result=None):
+def emitted(function=None, *, lanes=None, contract=False, result=None):
     """Make of a function that emits code one that kernels call, see the head of this file.
 
     Integers, also those of tuples, arrive as 64 bits; everything else as it comes.
 
     lanes       of a vector; None: as many as a register holds
     contract    whether products may be fused with sums
-    numbers     names of parameters that become of the type that the elements of the first array have
     result      a function of the types of the arguments, Numba's: the type of what the function returns
     """
     if function is None:
-        return functools.partial(emitted, lanes=lanes, contract=contract, numbers=numbers, result=result)
-    names = list(inspect.signature(function).parameters)[1:]
+        return functools.partial(emitted, lanes=lanes, contract=contract, result=result)
 
     def typed(typing_context, *kinds):
         first = next(kind for kind in kinds if isinstance(kind, types.Array))
-        kinds = [
-            first.dtype if name in numbers.split() else _taken(kind) for name, kind in zip(names, kinds, strict=True)
-        ]
+        kinds = list(map(_taken, kinds))
 
         def generate(context, builder, signature, values):
             emit = Emitter(context, builder, first, lanes, contract)
@@ -451,9 +441,7 @@ def emitted(function=None, *, lanes=None, contract=False, numbers="", result=Non
 
         return (result(*kinds) if result else types.void)(*kinds), generate
 
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter(name, kind) for name in ("typing_context", *names)]
-    typed.__signature__ = inspect.Signature(parameters)  # Numba wants to know how many there are
+    # Numba sees by what it wraps how many arguments there are.
     return intrinsic(functools.update_wrapper(typed, function, updated=()))
 
 

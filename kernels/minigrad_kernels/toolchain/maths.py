@@ -13,7 +13,7 @@ from .cpu import jit
 from .emit import Value, instruction_set
 from .lines import LANES, line
 
-FUSED = instruction_set() not in ("sse", "plain")  # elsewhere it would be a call for each element
+FUSED = instruction_set() != "sse"  # elsewhere it would be a call for each element
 
 # x = n ln 2 + r. Adding MAGIC leaves no bits behind the point, so that n is what its last bits count; ln 2 in two
 # parts, of which the first has so few bits that n times it is exact.

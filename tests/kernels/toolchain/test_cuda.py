@@ -34,7 +34,6 @@ REFUSED = [  # signature, options
     ("f32** x", {}, KindError, r"wants parts such as 'f32\[:,:\] x' or 'i32 n'"),
     ("i32 x", {}, KindError, "the first parameter is no array"),
     ("f32* x, i32 n", {}, KindError, "the function takes x, the signature has x, n"),
-    ("f32* x", {"variant": "a/../b"}, ShapeError, "is no name for a kernel, wants letters a to z"),
     ("f32* x", {"lowest": "sm_70"}, ShapeError, "lowest is 'sm_70', wants one of sm_75, sm_80"),
 ]
 

@@ -37,7 +37,6 @@ from .memory import View
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 SPECIFIC = ("sm_90a",)  # with instructions that no other architecture has, newer ones neither
 KERNELS: "dict[str, Kernel]" = {}  # every kernel that was ever declared, by name
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FILE = re.compile(r"(\.file\s+\d+ ).*")  # of PTX: the name of the source
 PACKAGES = Path(__file__).parents[3]  # the folder in which the package lies
 TYPE = re.compile(r"(f16|f32|f64|i8|u8|i16|u16|i32|u32|i64|u64)(\*|\[:(,:)*\])?")
@@ -212,8 +211,6 @@ class Kernel:
 def _check(name, function, signature, lowest):
     """Refuse what could not be compiled, and a second kernel of a name unless it is a new version of the function."""
     wanted, there = [part for part, _ in _parameters(name, signature)], list(inspect.signature(function).parameters)
-    if not NAME.fullmatch(name):
-        raise ShapeError(f"kernel: {name!r} is no name for a kernel, wants letters a to z, digits and underscores")
     if lowest not in (*ARCHITECTURES, *SPECIFIC):
         raise ShapeError(f"{name}: lowest is {lowest!r}, wants one of {', '.join((*ARCHITECTURES, *SPECIFIC))}")
     if not _parameters(name, signature)[0][1].endswith(("*", "]")):
@@ -238,7 +235,7 @@ def kernel(signature, *, threads, blocks=None, lowest="sm_75", opcodes=(), varia
     variant    added to the name, where a function around it makes several kernels
     A function that is declared anew, as by running a cell of a notebook again, takes the place of the older one.
     In Numba's simulator (NUMBA_ENABLE_CUDASIM=1) the function becomes a kernel of `numba.cuda`, for NumPy arrays.
-    Errors  TypeError for a signature that cannot be read or is not that of the function, ValueError for a name or an
+    Errors  TypeError for a signature that cannot be read or is not that of the function, ValueError for an
             architecture that cannot be, RuntimeError for a name that is taken
     """
 

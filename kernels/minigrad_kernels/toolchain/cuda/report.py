@@ -63,8 +63,8 @@ def code(kernel, architecture):
     return [opcode for _, opcode, _ in _instructions(kernel.binary(architecture).image)]
 
 
-def loops(kernel, architecture):
-    """The instructions of each innermost loop, a list of Counters of opcodes, in the order of the code."""
+def inner_loop(kernel, architecture):
+    """The Counter of opcodes of the longest innermost loop; an empty one if there is no loop."""
     found = _instructions(kernel.binary(architecture).image)
     spans = {(target, address) for address, _, target in found if target is not None and target < address}
     inner = [
@@ -72,12 +72,8 @@ def loops(kernel, architecture):
         for start, end in spans
         if not any((start, end) != other and start <= other[0] and other[1] <= end for other in spans)
     ]
-    return [Counter(opcode for address, opcode, _ in found if start <= address <= end) for start, end in sorted(inner)]
-
-
-def inner_loop(kernel, architecture):
-    """The Counter of the longest of the innermost loops; an empty one if there is no loop."""
-    return max(loops(kernel, architecture), key=Counter.total, default=Counter())
+    loops = [Counter(word for address, word, _ in found if start <= address <= end) for start, end in sorted(inner)]
+    return max(loops, key=Counter.total, default=Counter())
 
 
 def bytes_moved(opcodes):
