@@ -1,6 +1,6 @@
 """Switches of PyTorch that programs set: accepted, and without effect, since there is nothing here that they switch.
 
-minigrad.backends.cudnn.benchmark = True       our kernels are chosen by measuring them anyway
+minigrad.backends.cudnn.benchmark = True       our kernels are chosen by the shapes alone
 minigrad.backends.cudnn.deterministic = True   equal seeds give equal bits anyway; see minigrad.deterministic
 minigrad.backends.mps.is_available()           False: GPUs of Apple are not used
 minigrad.accelerator.is_available()            whether there is a GPU, by the name that PyTorch has for any kind

@@ -7,7 +7,6 @@ import pytest
 from minigrad_kernels.toolchain.cuda import compiler
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-os.environ.setdefault("MINIGRAD_TUNE", "0")  # times on the stand-in for a GPU say nothing; see test_tuning.py
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: tests send it to programs
     signal.signal(signal.SIGINT, signal.default_int_handler)
 reports = []  # lines for the end of the run, from tests that measure

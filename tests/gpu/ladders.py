@@ -134,7 +134,7 @@ def _products(found, kind, m, n, k, layout):
     a, b = map(kind.random, ((m, k), (k, n)), LAYOUTS[layout])
     out, space = cupy.empty((m, n), kind.dtype), cupy.empty(matmul.workspace(a, b), cupy.uint8)
     calls, size = {"default": partial(matmul.forward, a, b, None, False, out, space)}, max(m, n, k)
-    for rung in product.rungs_of(a) if size <= RUNGS_UP_TO else ():
+    for rung in product.LADDERS[product.kind_of(a.dtype)] if size <= RUNGS_UP_TO else ():
         if size <= SLOW.get(rung, RUNGS_UP_TO) and runs_on("cuda", rung):
             calls[rung] = partial(product.forward, a, b, None, False, out, space, rung)
     exact = cupy.matmul(a[:ROWS].astype(cupy.float64), b.astype(cupy.float64))

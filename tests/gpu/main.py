@@ -13,7 +13,6 @@ products     each rung of the matrix product in each type beside cuBLAS
 convolutions each rung of convolution and of its gradients in each type beside cuDNN
 networks     images a second and memory of whole networks, eager and as graphs
 race         seconds of training to an accuracy on MNIST
-compiled     networks as graphs beside torch.compile
 
 Needs numpy, cupy, numba and pytest (with pytest-xdist the two tables take less time), which `pip install -e
 .[test,cuda13]` brings together with mpiexec for several ranks; PyTorch for peers, compute-sanitizer on the PATH for
@@ -35,6 +34,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -45,13 +45,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PEERS = ["products", "convolutions", "networks", "race", "compiled"]
+PEERS = ["products", "convolutions", "networks", "race"]
 PARTS = ["graphs", "sanitizer", "correctness", "ops", "kernels", "profiles", "ranks", "training", *PEERS]
 FILES = {"sanitizer": "small", "ops": "correctness", "products": "ladders", "convolutions": "ladders"}
-FILES |= {"compiled": "networks"}  # of this folder, where a part is no file of its own
 LIMIT = 480
 MERCY = 20  # seconds that a part may take to end by itself after its limit
-SECTION = "section: "  # begins the line of a part's output that holds what it found
 
 
 def commit():
@@ -84,15 +82,12 @@ def machine():
     }
 
 
-def tell_section(part, limit):
-    """Run a part in this process and print what it found, also where it fails or is late; the exit code."""
+def run_here(part, section, limit):
+    """Run a part in this process; a file gets what it found, also where it fails or is late. The exit code."""
     found = {}
 
-    def tell(**more):
-        print(SECTION + json.dumps(found | more), flush=True)
-
     def late():
-        tell(failed=True, why=f"not finished in {limit:.0f} s")
+        section.write_text(json.dumps(found | {"failed": True, "why": f"not finished in {limit:.0f} s"}))
         os._exit(1)
 
     guard = threading.Timer(limit, late)
@@ -104,48 +99,34 @@ def tell_section(part, limit):
         traceback.print_exc()
         found |= {"failed": True, "why": f"{type(error).__name__}: {error}"}
     guard.cancel()
-    tell()
+    section.write_text(json.dumps(found))
     return 1 if found.get("failed") else 0
 
 
-def merge(file, part, found):
-    """Add a part's section to the results file; other parts keep theirs, with the machine that they were run on."""
-    results = json.loads(file.read_text()) if file.exists() else {"parts": {}}
-    results["parts"][part] = found
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(results, indent=1) + "\n")
-
-
 def run_part(part, folder, limit, here, program=("-m", "tests.gpu.main")):
-    """Run a part on the machine `here` in a process of its own, by a program of Python; whether it succeeded."""
+    """Run a part on the machine `here` in a process of its own, by a program of Python; whether it succeeded.
+
+    It gets its section of the results file; other parts keep theirs, with the machine that they were run on.
+    """
     print(f"==> {part}", flush=True)
-    begun, found = time.monotonic(), {"failed": True, "why": "ended without a word"}
-    command = [sys.executable, "-u", *program, part, "--section", "--limit", str(limit)]
-    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
-    with subprocess.Popen(command, **options) as process:
-        guard = threading.Timer(limit + MERCY, _end, [process])
-        guard.start()
-        try:
-            for line in process.stdout:
-                if line.startswith(SECTION):
-                    found = json.loads(line.removeprefix(SECTION))
-                else:
-                    print(line, end="", flush=True)
-            code = process.wait()
-        finally:
-            guard.cancel()
-            _end(process)
-    seconds = round(time.monotonic() - begun, 1)
-    file = folder / f"{re.sub(r'[^a-z0-9]+', '-', here['gpu'].lower())}.json"
-    merge(file, part, {"machine": here} | found | {"seconds": seconds})
-    print(f"<== {part}: {found.get('why', 'failed' if code else 'passed')}, {seconds} s", flush=True)
-    return code == 0
-
-
-def _end(process):
-    """End a part and all that it started."""
-    with contextlib.suppress(ProcessLookupError):  # all have ended
-        os.killpg(process.pid, signal.SIGKILL)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as place:
+        section = Path(place, "section.json")
+        command = [sys.executable, "-u", *program, part, "--section", section, "--limit", str(limit)]
+        with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as process:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(limit + MERCY)
+            with contextlib.suppress(ProcessLookupError):  # all that it started have ended
+                os.killpg(process.pid, signal.SIGKILL)
+        found = json.loads(section.read_text()) if section.exists() else {"failed": True, "why": "ended without a word"}
+    seconds, name = round(time.monotonic() - begun, 1), re.sub(r"[^a-z0-9]+", "-", here["gpu"].lower())
+    file = folder / f"{name}.json"
+    results = json.loads(file.read_text()) if file.exists() else {"parts": {}}
+    results["parts"][part] = {"machine": here} | found | {"seconds": seconds}
+    folder.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"<== {part}: {found.get('why', 'failed' if found.get('failed') else 'passed')}, {seconds} s", flush=True)
+    return not found.get("failed")
 
 
 def main():
@@ -154,10 +135,10 @@ def main():
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "benchmarks" / "results")
     parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="for each part")
     parser.add_argument("--commit", metavar="NAME", help="what is measured, if git does not say")
-    parser.add_argument("--section", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--section", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.section:
-        return tell_section(*options.parts, options.limit)
+        return run_here(*options.parts, options.section, options.limit)
     try:
         here = machine()
     except Exception as error:  # of the import, of the driver

@@ -1,4 +1,4 @@
-"""Whole networks beside PyTorch on the same GPU, op by op, as graphs and by PyTorch's compiler: speed and memory.
+"""Whole networks beside PyTorch on the same GPU, op by op and as graphs: speed and memory.
 
 A contender is made by a function of (network, batch size, precision) and says how one step is taken; all train the
 same layers on the same batches, which lie on the device.
@@ -24,7 +24,6 @@ from .timing import in_turns
 DEVICE = "cuda"
 NETWORKS, SIZES, PRECISIONS = tuple(tasks.LAYERS), (64, 128, 512, 2048), ("float32", "tf32", "bfloat16")
 INFERENCE = (1, 512)  # batch sizes
-COMPILED = (64,), ("float32", "bfloat16")  # batch sizes and precisions beside PyTorch's compiler
 ROUNDS, SECONDS = 5, 0.05  # for each contender
 DATA = 8  # batches to take in turn
 WARM = 3  # steps on a stream of their own before PyTorch captures
@@ -104,12 +103,6 @@ def captured_by_torch(call):
     return replay
 
 
-def _compiled(call):
-    import torch
-
-    return torch.compile(call, mode="reduce-overhead")
-
-
 def _theirs(name, size, precision, layout, captured=as_it_is):
     import torch
 
@@ -131,10 +124,6 @@ LAYOUTS, WAYS = ("NCHW", "NHWC"), {"torch": as_it_is, "torch graph": captured_by
 CONTENDERS = {"minigrad": _ours, "minigrad, graph": partial(_ours, captured=graph.capture)}
 for (way, captured), layout in product(WAYS.items(), LAYOUTS):  # the faster layout counts
     CONTENDERS[f"{way} {layout}"] = partial(_theirs, layout=layout, captured=captured)
-BESIDE_COMPILER = {
-    "minigrad, graph": CONTENDERS["minigrad, graph"],
-    "torch compiled NHWC": partial(_theirs, layout="NHWC", captured=_compiled),
-}
 
 # ---- the comparison --------------------------------------------------------------------------------------------------
 
@@ -157,7 +146,7 @@ def compared(makers, name, task, size, precision):
             made = make(name, size, precision)
             made.network.train(task == "train")
             call = made.step if task == "train" else made.infer
-            in_turns({contender: call}, 1, 0)  # kernels are compiled, chosen and loaded
+            in_turns({contender: call}, 1, 0)  # kernels are compiled and loaded
         except Exception as error:  # of a peer, or of memory; what there is, is compared
             absent[contender] = f"{type(error).__name__}: {error}"[:200]
         else:
@@ -171,27 +160,18 @@ def compared(makers, name, task, size, precision):
 def ratios(rates):
     """How many times as fast minigrad is as PyTorch's faster layout, run in the same way and in another."""
     found = {}
-    for ours, theirs in (("", ""), (", graph", ""), (", graph", " graph"), (", graph", " compiled")):
+    for ours, theirs in (("", ""), (", graph", ""), (", graph", " graph")):
         best = max(rates.get(f"torch{theirs} {layout}", 0) for layout in LAYOUTS)
         if f"minigrad{ours}" in rates and best:
             found[f"minigrad{ours} / torch{theirs}"] = round(rates[f"minigrad{ours}"] / best, 3)
     return found
 
 
-def _measured(found, makers, cases):
-    found["rows"] = rows = []
-    for name, task, size, precision in cases:
-        rows.append(compared(makers, name, task, size, precision))
-        print(f"  {rows[-1]}", flush=True)
-    found["failed"] = any(name.startswith("minigrad") for row in rows for name in row.get("absent", ()))
-
-
 def networks(found):
     """Training, those cases that the goals name first, and inference."""
     training = [(name, "train", size, kind) for size, name, kind in product(SIZES, NETWORKS, PRECISIONS)]
-    _measured(found, CONTENDERS, [*training, *product(NETWORKS, ["infer"], INFERENCE, ["float32"])])
-
-
-def compiled(found):
-    """Training as graphs beside PyTorch's compiler."""
-    _measured(found, BESIDE_COMPILER, product(NETWORKS, ["train"], *COMPILED))
+    found["rows"] = rows = []
+    for case in (*training, *product(NETWORKS, ["infer"], INFERENCE, ["float32"])):
+        rows.append(compared(CONTENDERS, *case))
+        print(f"  {rows[-1]}", flush=True)
+    found["failed"] = any(name.startswith("minigrad") for row in rows for name in row.get("absent", ()))

@@ -89,17 +89,12 @@ def runs_on(device, rung):
 
 
 def _products(device):
-    for rung in ladder.RUNGS:
-        sizes = (8, 1000, 12) if rung == "split" else (20, 36, 24)
-        for layouts in LAYOUTS if rung == "buffered" else LAYOUTS[1:2]:
-            case = row(*sizes, bias=True, layouts=layouts, relu=True)
-            yield case, "float32", partial(ladder.forward, rung=rung)
     yield row(7, 5, 6), "float64", None
-    for kind in TENSOR:
+    for kind in ("float32", *TENSOR):
+        yield row(16, 1040, 8, bias=True, relu=True), kind, None  # in slices
         for rung, layouts in product(ladder.LADDERS[kind], LAYOUTS):
             if runs_on(device, rung) and (rung != "tma" or layouts == LAYOUTS[0]):
-                case = row(16, 1040 if rung == "split" else 48, 8, bias=True, layouts=layouts, relu=True)
-                yield case, kind, partial(ladder.forward, rung=rung)
+                yield row(16, 48, 24, bias=True, layouts=layouts, relu=True), kind, partial(ladder.forward, rung=rung)
 
 
 def _convolutions():

@@ -9,7 +9,7 @@ import numpy as np
 FILL = 1 << 31  # bytes that are filled to keep the device busy: about half a millisecond each time
 MOST_FILLS = 63
 MOST_CALLS = 200  # between two events: the driver's queue holds about a thousand launches
-FIRST = 5  # calls of a step until its kernels are compiled, chosen and captured
+FIRST = 5  # calls of a step until its kernels are compiled and captured
 _rng = np.random.default_rng(0)
 
 

@@ -223,7 +223,7 @@ def of_lower_rungs():
     size = 4 * -(-k // 80) * m * n  # slices of 80 steps each: 1000 / (1000 // 64), rounded up to a multiple of 16
     tiles = dict(loaded={"a": 4 * m * k, "b": 4 * k * n}, stored={"out": size}, conflicts=99)
     add = (None, dict(loaded={"partial": size}, stored={"out": 4 * m * n}))
-    yield product(m, k, n), [(None, tiles), add], "split"
+    yield product(m, k, n), [(None, tiles), add]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ import functools
 
 import numpy as np
 
-from ..errors import ShapeError
 from ..launcher import EITHER, FILTER, Call, flag, is_half, launcher, pair, reads, wants_shape, whole, writes
 from ..pool2d import check_windows, max_forward
 from ..toolchain import backend, implementation, threads
@@ -51,36 +50,31 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dt
     """
     device, settings, dtype = HOST if like is None else like, (stride, padding, dilation, groups), np.dtype(dtype)
     output_shape(x_shape, w_shape, None, *settings)
-    if is_half(dtype) and not _on_cores(direction, device, x_shape, w_shape, settings):
+    if is_half(dtype) and not _suits_cores(direction, device, x_shape, w_shape, settings):
         dtype = np.dtype(np.float32)  # what 16 bits are widened to
-    if direction == "forward_pooled" and backend(device) == "cuda":
-        return 0
-    return implementation(__name__, "workspace", device)(direction, x_shape, w_shape, *settings, dtype.itemsize)
+    return _ready(direction, device, x_shape, w_shape, settings, dtype.itemsize)[0]
 
 
-def _on_cores(direction, like, x_shape, w_shape, settings):
-    """Whether arrays of 16 bits need not be widened: on a GPU, for shapes that suit its tensor cores."""
+def _ready(direction, like, *call):
+    """(bytes of workspace, what runs calls of these shapes) on the device of an array."""
+    return implementation(__name__, "ready", like)(direction, *call)
+
+
+def _suits_cores(direction, like, x_shape, w_shape, settings):
+    """Whether a GPU's tensor cores take arrays of 16 bits and these shapes; others are widened."""
     return backend(like) == "cuda" and implementation(__name__, "fits", like)(direction, x_shape, w_shape, *settings)
 
 
-def _native(direction, image, filters):
-    """For `widened`: whether a call has kernels for 16 bits; image, filters: where x or dx, and w or dw stand."""
-
-    def native(*arguments):
-        settings = arguments[4:8] if direction == "forward" else arguments[2:6]
-        (first, second), out = arguments[:2], arguments[8 if direction == "forward" else 6]
-        shapes = arguments[image].shape, arguments[filters].shape
-        on_cores = _on_cores(direction, first, *shapes, settings)
-        return on_cores and implementation(__name__, "aligned", first)(first, second, out)
-
-    return native
+def _native(direction, x, w, g, settings):
+    """The same of arrays, which must begin where tensor cores can load."""
+    return _suits_cores(direction, x, x.shape, w.shape, settings) and implementation(__name__, "aligned", x)(x, w, g)
 
 
-def _ready(direction, like, x_shape, w_shape, settings, *pooled):
-    """(bytes of workspace, what runs calls of these shapes)"""
-    wanted, ready = (implementation(__name__, name, like) for name in ("workspace", "ready"))
-    shapes = direction, x_shape, w_shape
-    return wanted(*shapes, *settings, like.itemsize), ready(*shapes, settings, like.itemsize, *pooled)
+def _call(direction, like, x_shape, w_shape, settings, *pooled):
+    """The Call of a direction. What runs it gets the launcher's arguments, but for the settings."""
+    wanted, run = _ready(direction, like, x_shape, w_shape, settings, like.itemsize, *pooled)
+    first, last = {"forward": (4, 8), "forward_pooled": (4, 12)}.get(direction, (2, 6))
+    return Call(wanted, lambda *given: run(*given[:first], *given[last:]))
 
 
 @conv(
@@ -90,7 +84,7 @@ def _ready(direction, like, x_shape, w_shape, settings, *pooled):
     writes("out", RESULTS, EITHER),
     reads("residual?", RESULTS),
     op="conv2d",
-    native=_native("forward", 0, 1),
+    native=lambda x, w, _bias, _relu, *rest: _native("forward", x, w, rest[4], rest[:4]),
     relu=flag,
 )
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual=None):
@@ -107,14 +101,7 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace,
     """
     settings = stride, padding, dilation, groups
     wants_shape("conv2d", "out", out, output_shape(x.shape, w.shape, None, *settings))
-    wanted, convolve = _ready("forward", x, x.shape, w.shape, settings)
-
-    def run(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual):
-        if residual is out:
-            raise ShapeError("conv2d: residual is out, wants an array of its own; pass a copy")
-        convolve(x, w, bias, relu, residual, out, workspace)
-
-    return Call(wanted, run)
+    return _call("forward", x, x.shape, w.shape, settings)
 
 
 @conv(
@@ -145,8 +132,7 @@ def forward_pooled(
     check_windows("conv2d forward_pooled", shape, out, positions, *windows)
     if is_half(x.dtype) or backend(x) == "cuda":
         return Call(0, _in_two_steps(shape, settings, windows))
-    wanted, run = _ready("forward_pooled", x, x.shape, w.shape, settings, windows, out.shape[2:])
-    return Call(wanted, lambda x, w, bias, relu, *others: run(x, w, bias, relu, *others[-3:]))
+    return _call("forward_pooled", x, x.shape, w.shape, settings, windows, out.shape[2:])
 
 
 def _in_two_steps(shape, settings, windows):
@@ -164,8 +150,7 @@ def _in_two_steps(shape, settings, windows):
 def _gradient(direction, g, x, w, settings):
     """The plan for one of the gradients, of x or of w."""
     wants_shape(f"conv2d {direction}", "g", g, output_shape(x.shape, w.shape, None, *settings))
-    wanted, run = _ready(direction, g, x.shape, w.shape, settings)
-    return Call(wanted, lambda g, other, *others: run(g, other, *others[-2:]))
+    return _call(direction, g, x.shape, w.shape, settings)
 
 
 @conv(
@@ -173,7 +158,7 @@ def _gradient(direction, g, x, w, settings):
     reads("w", FILTERS, order=FILTER),
     writes("dx", IMAGES, EITHER),
     op="conv2d input_grad",
-    native=_native("input_grad", 6, 1),
+    native=lambda g, w, *rest: _native("input_grad", rest[4], w, g, rest[:4]),
 )
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     """Gradient of the convolution with respect to its input; also known as transposed convolution.
@@ -190,7 +175,7 @@ def input_grad(g, w, stride, padding, dilation, groups, dx, workspace):
     reads("x", IMAGES),
     writes("dw", FILTERS, EITHER, FILTER),
     op="conv2d weight_grad",
-    native=_native("weight_grad", 1, 6),
+    native=lambda g, x, *rest: _native("weight_grad", x, rest[4], g, rest[:4]),
 )
 def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace):
     """Gradient of the convolution with respect to its filters.

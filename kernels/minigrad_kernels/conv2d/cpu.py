@@ -15,10 +15,9 @@ import numpy as np
 from .. import pool2d
 from ..elementwise.cpu import add_residual
 from ..layout import FILTER
-from ..toolchain import alias, threads
+from ..toolchain import alias, jit, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
-from .filters import fold
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
@@ -40,11 +39,7 @@ class _Ways(NamedTuple):
 
     winograd: Winograd | None
     setups: list
-
-    @property
-    def bytes(self):
-        sizes = [setup.bytes for setup in self.setups]
-        return max(sizes if self.winograd is None else [*sizes, self.winograd.bytes])
+    bytes: int = 0  # of the workspace
 
     def setup(self, source):
         """The setup for a source, 1-D."""
@@ -56,7 +51,8 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
     plan = plan_of(direction, geometry, winograd)
-    return _Ways(plan, [_setup(way, itemsize) for way in ways(direction, geometry)])
+    setups = [_setup(way, itemsize) for way in ways(direction, geometry)]
+    return _Ways(plan, setups, max(one.bytes for one in (*setups, plan) if one))
 
 
 def _setup(way, itemsize):
@@ -64,20 +60,16 @@ def _setup(way, itemsize):
     return _Setup(way, runner(way.plan), size + ALIGNMENT if size else 0)
 
 
-def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
-    """Bytes of workspace for a direction; see the launcher."""
-    settings = stride, padding, dilation, groups, itemsize, threads(), mode()
-    if direction == "forward_pooled":
-        return _pooled(x_shape, w_shape, *settings)[-1]
-    return _ways(direction, x_shape, w_shape, *settings).bytes
-
-
 def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
-    """What a launcher runs with the arrays of a call; windows, made: of pooling, and the size of what it gives."""
+    """(bytes of workspace, what a launcher runs with the arrays of a call).
+
+    windows, made: of pooling, and the size of what it gives
+    """
+    settings = *settings, itemsize, threads(), mode()
     if direction == "forward_pooled":
-        return _pooling(x_shape, w_shape, settings, windows, made, itemsize)
-    ways = _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode())
-    return partial(DIRECTIONS[direction], ways)
+        return _pooling(x_shape, w_shape, settings, windows, made)
+    ways = _ways(direction, x_shape, w_shape, *settings)
+    return ways.bytes, partial(DIRECTIONS[direction], ways)
 
 
 def _carve(setup, workspace, array):
@@ -89,10 +81,10 @@ def _carve(setup, workspace, array):
 # ---- directions ------------------------------------------------------------------------------------------------------
 
 
-def _forward(ways, x, w, bias, relu, residual, out, workspace):
+def _forward(ways, x, w, bias, relu, out, workspace, residual=None):
     """The residual is added in a pass of its own, with ReLU."""
     if residual is not None:
-        _forward(ways, x, w, bias, False, None, out, workspace)
+        _forward(ways, x, w, bias, False, out, workspace)
         add_residual(flat(out), flat(residual), relu)
         return
     if ways.winograd and correlated(ways.winograd, x, w, bias, relu, out, workspace):
@@ -145,7 +137,21 @@ def _weight_grad(ways, g, x, dw, workspace):
         if len(parts) > 1:
             np.add.reduce(parts, out=parts[0] if steps else total)
     if steps:
-        fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
+        _fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
+
+
+@jit
+def _fold(sums, pixels, steps, dw):
+    """dw, [p][q][c][o], from a partial sum; see plan.Way."""
+    for p in range(dw.shape[0]):
+        for q in range(dw.shape[1]):
+            for c in range(dw.shape[2]):
+                for o in range(dw.shape[3]):
+                    place = p * steps[1] + q * steps[2] + c * steps[3] + o * steps[4]
+                    total = sums[place]
+                    for pixel in range(1, pixels):
+                        total += sums[place + pixel * steps[0]]
+                    dw[p, q, c, o] = total
 
 
 # ---- with pooling ----------------------------------------------------------------------------------------------------
@@ -167,16 +173,17 @@ def _pooled(x_shape, w_shape, *settings):
     return ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes
 
 
-def _pooling(x_shape, w_shape, settings, windows, made, itemsize):
-    """What runs forward_pooled: with pooling in the same pass, or behind images that are made first."""
-    ways, convolved, _ = _pooled(x_shape, w_shape, *settings, itemsize, threads(), mode())
-    n, o, *size = output_shape(x_shape, w_shape, None, *settings)
-    if not prod(made):
-        return lambda *_: None
+def _pooling(x_shape, w_shape, settings, windows, made):
+    """As `ready`: with pooling in the same pass, or behind images that are made first."""
+    ways, convolved, wanted = _pooled(x_shape, w_shape, *settings)
+    n, o, *size = output_shape(x_shape, w_shape, None, *settings[:4])
+    if windows is None or not prod(made):
+        return wanted, lambda *_: None
     if convolved:
-        return partial(_convolve_and_pool, ways, (n, *size, o), windows)
+        return wanted, partial(_convolve_and_pool, ways, (n, *size, o), windows)
     table = Windows(*windows, tuple(size), made, o).table()
-    return partial(_pool, _Ways(None, [setup._replace(run=runner(setup.way.plan, table)) for setup in ways.setups]))
+    ways = _Ways(None, [setup._replace(run=runner(setup.way.plan, table)) for setup in ways.setups])
+    return wanted, partial(_pool, ways)
 
 
 def _pool(ways, x, w, bias, relu, out, positions, workspace):
@@ -189,7 +196,7 @@ def _pool(ways, x, w, bias, relu, out, positions, workspace):
 def _convolve_and_pool(ways, shape, windows, x, w, bias, relu, out, positions, workspace):
     whole, rest = aligned(workspace, x.dtype)[: prod(shape)], workspace[prod(shape) * x.itemsize + ALIGNMENT :]
     whole = whole.reshape(shape).transpose(0, 3, 1, 2)
-    _forward(ways, x, w, bias, relu, None, whole, rest)
+    _forward(ways, x, w, bias, relu, whole, rest)
     pool2d.max_forward(whole, *windows, out, positions)
 
 

@@ -1,23 +1,23 @@
 """Convolution and its gradients on CUDA: the calls. cuda_plan.py says which rung of the ladder runs."""
 
+from math import prod
+
 import numpy as np
 
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
-from ..matmul.cuda_split import end_of, in_slices, partial_bytes
-from ..matmul.plan import most_slices
+from ..matmul.cuda_split import in_slices, partial_bytes
+from ..matmul.plan import product_of
 from ..toolchain.cuda.memory import aligned
-from ..toolchain.cuda.tuning import chosen
 from .cuda_plan import RUNGS, fits, plan_of
 from .geometry import output_shape
 
-__all__ = ["RUNGS", "aligned", "equals", "fits", "forward", "input_grad", "ready", "starts", "weight_grad", "workspace"]
+__all__ = ["RUNGS", "aligned", "fits", "forward", "input_grad", "ready", "starts", "weight_grad"]
 
 
-def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize):
-    """Bytes of workspace for a direction: sums of slices; see the launcher."""
-    settings = stride, padding, dilation, groups
-    if direction != "weight_grad" and not min(x_shape):
+def _bytes(direction, x_shape, w_shape, settings, itemsize):
+    """Of workspace for a direction: sums of slices."""
+    if direction == "forward_pooled" or (direction != "weight_grad" and not min(x_shape)):
         return 0
     out_size = output_shape(x_shape, w_shape, None, *settings)[2:]
     kind = matmul.kind_of(np.dtype(f"f{itemsize}"))
@@ -25,26 +25,31 @@ def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, it
     found = [plan_of(direction, x_shape, w_shape, out_size, settings, kind, fit) for fit in places]
     slices = max(plan.slices for plan in found)
     if any(plan.name == "product" for plan in found):
-        sizes = x_shape[0] * out_size[0] * out_size[1], *w_shape[:2]
-        slices = max(slices, most_slices(*(sizes[::-1] if direction == "weight_grad" else sizes)))
-    return partial_bytes(found[0].size, slices)
+        pixels, (made, read) = x_shape[0] * prod(out_size), w_shape[:2]
+        m, n, k = {
+            "forward": (pixels, made, read),
+            "input_grad": (pixels, read, made),
+            "weight_grad": (read, made, pixels),
+        }[direction]
+        slices = max(slices, matmul.most_slices(kind, product_of((m, k), (k, 1), (k, n), (n, 1), 1)))
+    return partial_bytes(found[0].work.size, slices)
 
 
 def ready(direction, x_shape, w_shape, settings, itemsize):
-    """What a launcher runs with the arrays of a call, whose sizes each launch looks at by itself."""
+    """(bytes of workspace, what a launcher runs with the arrays of a call). Each launch looks at sizes by itself."""
+    wanted = _bytes(direction, x_shape, w_shape, settings, itemsize)
     if direction == "forward":
-        return lambda x, w, bias, relu, residual, *rest: forward(x, w, bias, relu, *settings, *rest, residual=residual)
-    start = {"input_grad": input_grad, "weight_grad": weight_grad}[direction]
-    return lambda source, other, *rest: start(source, other, *settings, *rest)
+        return wanted, lambda *given: _run(direction, *given[:4], settings, *given[4:6], None, given[6])
+    start = input_grad if direction == "input_grad" else weight_grad
+    return wanted, lambda source, other, *rest: start(source, other, *settings, *rest)
 
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None, *, residual=None):
-    """Convolution; see the launcher. rung: a name from RUNGS; None: the fastest of those with the bits of the best.
+    """Convolution; see the launcher. rung: a name from RUNGS; None: the one that suits the shape.
 
     Errors  ValueError for a rung that does not exist or does not fit, or for sizes that are not 32-bit
     """
-    settings = stride, padding, dilation, groups
-    _run("forward", x, w, bias, relu, settings, out, workspace, rung, residual)
+    _run("forward", x, w, bias, relu, (stride, padding, dilation, groups), out, workspace, rung, residual)
 
 
 def input_grad(g, w, stride, padding, dilation, groups, dx, workspace, rung=None):
@@ -60,38 +65,41 @@ def weight_grad(g, x, stride, padding, dilation, groups, dw, workspace, rung=Non
         dw.fill(0)
 
 
-def _run(direction, first, second, bias, relu, settings, result, workspace, rung, residual=None):
-    """Start all launches of a direction, by the rung that was found to be the fastest where none is asked for."""
+def _run(*call):
+    for kernel, *given in starts(*call):
+        kernel(*given)
 
-    def start(name):
-        for kernel, *given in starts(direction, first, second, bias, relu, settings, result, workspace, name, residual):
-            kernel(*given)
 
+def starts(direction, first, second, bias, relu, settings, result, workspace, rung=None, residual=None):
+    """(kernel, grid, block, arguments, dynamic shared memory) of each launch of a direction, in order."""
     if not result.size:
         return
-    call = _call(direction, first, second, settings, result)
-    if plan_of(*call, rung).name == "product":  # which has candidates of its own
-        matmul.forward(*_matrices(direction, first, second, bias, relu, result), workspace, residual=_rows(residual))
-    else:
-        start(rung or chosen("conv2d", call, lambda: equals(*call), start, first))
-
-
-def _call(direction, first, second, settings, result):
-    """What tells one call from another."""
     x, w, out = {
         "forward": (first, second, result),
         "input_grad": (result, second, first),
         "weight_grad": (second, result, first),
     }[direction]
     kind, at_multiple = matmul.kind_of(first.dtype), aligned(first, second, result)
-    return direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple
-
-
-def _matrices(direction, first, second, bias, relu, result):
-    """A convolution by filters of one pixel as a matrix product: what `forward` of matmul gets before the workspace."""
+    plan = plan_of(direction, x.shape, w.shape, out.shape[2:], settings, kind, at_multiple, rung)
     if direction == "weight_grad":
-        return _rows(second).T, _rows(first), None, False, _filter(result)
-    return _rows(first), _filter(second) if direction == "forward" else _filter(second).T, bias, relu, _rows(result)
+        first, second = second, first
+    if plan.name == "product":
+        to = _filter(result) if direction == "weight_grad" else _rows(result)
+        operands = _matrices(direction, first, second)
+        yield from matmul.starts(*operands, bias, relu, to, workspace, residual=_rows(residual))
+    elif plan.name in ("plain", "tiled") and direction != "weight_grad":  # which see arrays with shapes
+        yield plan.kernel, plan.grid, plan.block, plan.arguments(first, second, bias, residual, result, bool(relu)), 0
+    else:
+        arguments = lambda *end: plan.arguments(first, second, *end)
+        columns = plan.work.result[2], plan.work.groups
+        yield from in_slices(plan, arguments, first, bias, relu, residual, result, workspace, *columns)
+
+
+def _matrices(direction, first, second):
+    """The operands of a convolution by filters of one pixel, as a product of matrices."""
+    if direction == "weight_grad":
+        return _rows(first).T, _rows(second)
+    return _rows(first), _filter(second) if direction == "forward" else _filter(second).T
 
 
 def _rows(images):
@@ -102,23 +110,3 @@ def _rows(images):
 def _filter(w):
     """Filters of one pixel as a matrix, a row for each channel that is read."""
     return w.transpose(FILTER).reshape(w.shape[1], w.shape[0])
-
-
-def equals(*call):
-    """{name: Kernel} of the rungs that give the bits of the best one."""
-    return {name: plan_of(*call, name).kernel for name in plan_of(*call).equals}
-
-
-def starts(direction, first, second, bias, relu, settings, result, workspace, rung=None, residual=None):
-    """(kernel, grid, block, arguments, dynamic shared memory) of each launch of a direction, in order."""
-    plan = plan_of(*_call(direction, first, second, settings, result), rung)
-    if direction == "weight_grad":
-        first, second = second, first
-    elif plan.name in ("plain", "tiled"):  # a kernel of arrays with shapes
-        yield plan.kernel, plan.grid, plan.block, plan.arguments(first, second, bias, residual, result, bool(relu)), 0
-        return
-    end = end_of(bias, relu, residual, result, first, plan.channels, plan.groups)
-    yield from in_slices(
-        plan.kernel, plan.grid, plan.block, lambda *end: plan.arguments(first, second, *end), plan.shared,
-        end, first, plan.size, plan.slices, workspace,
-    )  # fmt: skip

@@ -27,11 +27,6 @@ import numpy as np
 
 from ..toolchain.cuda import cuda, device, i32, load4, store4, u32, unroll
 
-__all__ = [
-    "MOST_TAPS", "QUAD", "TABLE", "advance", "blocks_of", "class_of", "find_step", "make_gather", "signature_of",
-    "split", "tables_of",
-]  # fmt: skip
-
 QUAD = 4  # numbers in 128 bits, and in an entry of the tables
 MOST_TAPS = 16  # of an axis: half of the bits of a word
 TABLE = QUAD * MOST_TAPS * MOST_TAPS  # words of a class's taps in shared memory
@@ -91,11 +86,6 @@ def tables_of(adjoint, source, result, kernel, stride, padding, dilation, apart)
             put(further, p_bits[:, None] | q_bits, (p[:, None] * kernel[1] + q) * apart, 0)
     put(np.zeros(1, int), 0, 0, 0)  # one entry more may be looked at
     return np.concatenate([np.array(heads), *parts]).astype(np.int32)
-
-
-def blocks_of(size, tile):
-    """How many tiles cover so many rows or columns."""
-    return -(-size // tile)
 
 
 # ---- the gather ------------------------------------------------------------------------------------------------------

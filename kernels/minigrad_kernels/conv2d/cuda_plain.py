@@ -6,8 +6,6 @@ Letters as in the launcher. Neighbouring threads have neighbouring channels, as 
 from ..matmul.cuda_plain import finish
 from ..toolchain.cuda import cuda, each_float, index_of
 
-__all__ = ["THREADS", "plain_forward", "plain_input_grad", "plain_weight_grad"]
-
 THREADS = 256
 SETTINGS = "i32 stride_h, i32 stride_w, i32 padding_h, i32 padding_w, i32 dilation_h, i32 dilation_w"
 

@@ -15,21 +15,19 @@ How work is cut follows from its shape alone, never from the device, and so do t
 """
 
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import gcd, prod
 from typing import Any, NamedTuple
 
 from ..errors import ShapeError
 from ..layout import FILTER, strides_of
-from ..matmul.plan import BLOCKS, LEAST_DEPTH, LIMIT, MOST, WORTH
+from ..matmul.plan import LIMIT, MOST, blocks_of, cut_of
 from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import View, choose, kept
 from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
-from .cuda_gather import MOST_TAPS, QUAD, blocks_of, tables_of
+from .cuda_gather import MOST_TAPS, QUAD, tables_of
 from .cuda_plain import THREADS, plain_forward, plain_input_grad, plain_weight_grad
 from .geometry import output_shape
-
-__all__ = ["RUNGS", "Plan", "fits", "plan_of"]
 
 RUNGS = ("plain", "tiled", "register", "narrow", "vector", "product", "tensor")
 TILES = {"narrow": (128, 16), "vector": (128, 64)}  # pixels and channels; of the weight gradient rows and columns of dw
@@ -43,48 +41,6 @@ ROOM = 1 << 10  # places beyond the last element that kernels count to
 FAR = 1 << 30  # places that kernels reckon with, from which on they might not be 32-bit
 REACH = 1 << 28  # of a walk over padded images
 POINT = (1, 1), (1, 1), (0, 0), (1, 1)  # filter, stride, padding and dilation of a product of matrices
-
-
-class Plan(NamedTuple):
-    """What starting a direction takes: a kernel, or for the rung product nothing.
-
-    channels    of the result, in so many groups, and its elements; the sums are in so many slices
-    arguments   from (first operand of the kernel, second, bias, residual, result, flags); of a kernel that sees arrays
-                with shapes, `relu` stands in the place of flags
-    """
-
-    name: str
-    channels: int
-    groups: int
-    size: int
-    slices: int = 1
-    kernel: Any = None
-    grid: tuple[int, ...] = ()
-    block: tuple[int, ...] = ()
-    arguments: Callable | None = None
-    shared: int = 0
-    equals: tuple[str, ...] = ()  # rungs that give the same bits
-
-
-@lru_cache(maxsize=1024)
-def plan_of(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, rung=None):
-    """The Plan of a direction.
-
-    settings: stride, padding, dilation, groups; kind: name of a type, or tf32; at_multiple: whether all arrays begin
-    at multiples of 16 bytes; rung: its name; None: the one that suits the shape
-    Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
-    """
-    work = _work_of(direction, x_shape, w_shape, out_size, *settings, kind)
-    misfits = _misfits(work, kind, at_multiple)
-    rung = rung or next((name for name in _preferred(work) if misfits[name] is None), "plain")
-    plan = Plan(choose(work.op, rung, misfits), work.result[2], work.groups, work.size, work.slices)
-    if plan.name == "product":
-        return plan
-    if plan.name in ("plain", "tiled"):
-        return _plan_of_arrays(plan, work, w_shape, kind)
-    if work.of_weights:
-        return _weight_plan(plan, work, kind, at_multiple, misfits)
-    return _gather_plan(plan, work, kind, misfits)
 
 
 @lru_cache(maxsize=1024)
@@ -125,10 +81,6 @@ class Work(NamedTuple):
     depth: int
 
     @property
-    def op(self):
-        return "conv2d" if self.direction == "forward" else f"conv2d {self.direction}"
-
-    @property
     def adjoint(self):
         return self.direction == "input_grad"
 
@@ -149,6 +101,10 @@ class Work(NamedTuple):
     @property
     def tables(self):
         return tables_of(self.adjoint, self.source, self.result, *self.settings, self.makes * self.source[2])
+
+
+def _op(direction):
+    return "conv2d" if direction == "forward" else f"conv2d {direction}"
 
 
 @lru_cache(maxsize=1024)
@@ -174,26 +130,16 @@ def _work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, g
         ("a walk over x", max(n + 2 * pad + step + apart * taps for n, pad, step, apart, taps in axes), REACH),
     ):
         if number >= limit:
-            raise ShapeError(f"{work.op}: {what} takes {number}, wants less than {limit}; split the images")
+            raise ShapeError(f"{_op(direction)}: {what} takes {number}, wants less than {limit}; split the images")
     if work.of_weights:
         slices, depth = (1, pixels) if kind == "float64" else _slices_of(pixels, prod(w_shape))
         return work._replace(size=prod(w_shape), slices=slices, depth=depth)
     tile = cuda_tensor.TILE if kind in CHUNK else TILES["narrow" if work.makes <= NARROW else "vector"]
     blocks = classes * groups * blocks_of(pixels, tile[0]) * blocks_of(work.makes, tile[1])
     if kind in CHUNK or work.makes > FEW:
-        slices, depth = _cut(steps, blocks)
+        slices, depth = cut_of(steps, blocks)
         return work._replace(slices=slices, depth=depth)
     return work
-
-
-def _cut(steps, blocks):
-    """(slices of the sums, steps of a slice). Cut where blocks are too few to fill a GPU, if it repays a launch."""
-    slices = min(BLOCKS // blocks, steps // LEAST_DEPTH) if blocks else 0
-    if slices > 1:
-        depth = -(-steps // (slices * 16)) * 16
-        if steps - depth >= WORTH:
-            return -(-steps // depth), depth
-    return 1, steps
 
 
 # Of the weight gradient.
@@ -264,40 +210,70 @@ def _preferred(work):
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
-def _plan_of_arrays(plan, work, w_shape, kind):
+class Plan(NamedTuple):
+    """What starting a direction takes: a kernel, or for the rung product nothing.
+
+    arguments   from (first operand of the kernel, second, bias, residual, result, flags); of a kernel that sees arrays
+                with shapes, `relu` stands in the place of flags
+    """
+
+    name: str
+    work: Work
+    slices: int
+    kernel: Any = None
+    grid: tuple[int, ...] = ()
+    block: tuple[int, ...] = ()
+    arguments: Callable | None = None
+    shared: int = 0
+
+
+@lru_cache(maxsize=1024)
+def plan_of(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, rung=None):
+    """The Plan of a direction.
+
+    settings: stride, padding, dilation, groups; kind: name of a type, or tf32; at_multiple: whether all arrays begin
+    at multiples of 16 bytes; rung: its name; None: the one that suits the shape
+    Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
+    """
+    work = _work_of(direction, x_shape, w_shape, out_size, *settings, kind)
+    misfits = _misfits(work, kind, at_multiple)
+    rung = rung or next((name for name in _preferred(work) if misfits[name] is None), "plain")
+    plan = Plan(choose(_op(direction), rung, misfits), work, work.slices)
+    if plan.name == "product":
+        return plan
+    if plan.name in ("plain", "tiled"):
+        return _plan_of_arrays(plan, work, w_shape, 8 if kind == "float64" else 4)
+    return _weight_plan(plan, work, kind, at_multiple) if work.of_weights else _gather_plan(plan, work, kind)
+
+
+def _plan_of_arrays(plan, work, w_shape, itemsize):
     """Of the rungs whose kernels see arrays with shapes."""
     settings = [size for pair in work.settings[1:] for size in pair]
-    grid = blocks_of(plan.size, THREADS)
+    plan = plan._replace(grid=(blocks_of(work.size, THREADS), work.slices), block=(THREADS,))
     if work.of_weights:
-        given = partial(_sliced_array, (plan.slices, *w_shape), (work.depth, *settings))
-        kernel = plain_weight_grad[8 if kind == "float64" else 4]
-        return plan._replace(kernel=kernel, grid=(grid, plan.slices), block=(THREADS,), arguments=given)
-    plan = plan._replace(slices=1, arguments=partial(_arrays, work.adjoint, settings))
+        shape = work.slices, *w_shape  # of the result, which has one more axis, the slices
+        strides = prod(w_shape) * itemsize, *strides_of(w_shape, FILTER, itemsize)
+
+        def arguments(x, g, _bias, _residual, out, _flags):
+            return x, g, View(out.view(x.dtype), shape, strides), work.depth, *settings
+
+        return plan._replace(kernel=plain_weight_grad[itemsize], arguments=arguments)
+    plan = plan._replace(
+        kernel=(plain_input_grad if work.adjoint else plain_forward)[itemsize],
+        grid=plan.grid[:1],
+        arguments=(lambda g, w, _bias, _residual, dx, _relu: (g, w, dx, *settings))
+        if work.adjoint
+        else (lambda x, w, bias, residual, out, relu: (x, w, bias, residual, out, *settings, relu)),
+    )
     if plan.name == "plain":
-        kernel = (plain_input_grad if work.adjoint else plain_forward)[8 if kind == "float64" else 4]
-        return plan._replace(kernel=kernel, grid=(grid,), block=(THREADS,))
+        return plan
     size = cuda_tiled.TILE
     grid = blocks_of(work.pixels, size), blocks_of(work.makes, size)
     return plan._replace(kernel=cuda_tiled.tiled, grid=grid, block=(size, size))
 
 
-def _arrays(adjoint, settings, source, w, bias, residual, result, relu):
-    return (source, w, result, *settings) if adjoint else (source, w, bias, residual, result, *settings, relu)
-
-
-def _sliced_array(shape, sizes, x, g, _bias, _residual, out, _flags):
-    """The result has one more axis, the slices."""
-    itemsize = x.itemsize
-    strides = prod(shape[1:]) * itemsize, *strides_of(shape[1:], FILTER, itemsize)
-    return x, g, View(out.view(x.dtype) if out.itemsize < itemsize else out, shape, strides), *sizes
-
-
-def _equals(plan, names, misfits):
-    """Those of some rungs that fit, if the plan's rung is one of them: each of their sums is added in one order."""
-    return tuple(name for name in names if misfits[name] is None) if plan.name in names else ()
-
-
-def _gather_plan(plan, work, kind, misfits):
+def _gather_plan(plan, work, kind):
+    shared, tables = 0, work.tables
     if plan.name == "tensor":
         tile, kernel, shared = cuda_tensor.TILE, cuda_tensor.TENSOR[kind, work.adjoint], cuda_tensor.shared_of(kind)
     elif plan.name == "register":
@@ -305,68 +281,51 @@ def _gather_plan(plan, work, kind, misfits):
         kernel, shared = cuda_register.REGISTER[work.adjoint], cuda_register.shared_of(work.makes, work.depth)
     else:
         tile = TILES[plan.name]
-        kernel, shared = cuda_vector.VECTOR[tile][work.adjoint], 0
+        kernel = cuda_vector.VECTOR[tile][work.adjoint]
     sizes = (
         work.images, prod(work.source), work.source[2], prod(work.result[:2]), work.result[2], work.reads, work.makes,
         work.groups, work.depth, work.slices,
     )  # fmt: skip
+    blocks = blocks_of(work.pixels, tile[0]), blocks_of(work.makes, tile[1])
     return plan._replace(
         kernel=kernel,
-        grid=(
-            blocks_of(work.pixels, tile[0]),
-            blocks_of(work.makes, tile[1]),
-            work.classes * work.groups * work.slices,
-        ),
+        grid=(*blocks, work.classes * work.groups * work.slices),
         block=(kernel.threads,),
-        arguments=partial(_gathered, work.tables, sizes),
+        arguments=lambda source, w, *end: (source, w, *end[:3], kept(tables, source), *sizes, end[3]),
         shared=shared,
-        equals=_equals(plan, ("register", *TILES), misfits),
     )
 
 
-def _gathered(tables, sizes, source, w, bias, residual, result, flags):
-    return source, w, bias, residual, result, kept(tables, source), *sizes, flags
-
-
-def _weight_plan(plan, work, kind, at_multiple, misfits):
-    kernel_size, stride, padding, dilation = work.settings
-    sizes = work.pixels, work.depth, work.steps, work.makes, work.reads
+def _weight_plan(plan, work, kind, at_multiple):
+    (_, taps), stride, padding, dilation = work.settings
+    sizes, tables = (work.pixels, work.depth, work.steps, work.makes, work.reads), work.tables
     if plan.name == "register":
         down, across, lanes, blocks = cuda_register.shares_of(work.steps, work.makes)
-        run = cuda_register.run_of(work.reads, kernel_size[1], dilation, at_multiple and work.makes % QUAD == 0)
+        run = cuda_register.run_of(work.reads, taps, dilation, at_multiple and work.makes % QUAD == 0)
+        sizes = *sizes, prod(work.source), work.result[2], down, across, lanes
         return plan._replace(
             kernel=cuda_register.WEIGHT_REGISTER[run],
             grid=(blocks, work.slices, work.groups),
             block=(lanes * down * across,),
-            arguments=partial(_register, work.tables, (*sizes, prod(work.source), work.result[2], down, across, lanes)),
+            arguments=lambda x, g, _bias, _residual, out, _flags: (x, g, out, kept(tables, x), *sizes),
             shared=lanes // 2 * down * across * cuda_register.WEIGHT_SUMS * 4,
         )
-    if plan.name == "tensor":
+    on_cores, shared = plan.name == "tensor", 0
+    if on_cores:
         kernel, tile, hop = cuda_tensor.WEIGHT_TENSOR[kind], cuda_tensor.TILE, cuda_tensor.hop_of(kind)
         shared = cuda_tensor.shared_of(kind)
     else:
-        tile, hop, shared = WEIGHT_TILES[plan.name], cuda_vector.WEIGHT_HOP, 0
+        tile, hop = WEIGHT_TILES[plan.name], cuda_vector.WEIGHT_HOP
         kernel = cuda_vector.WEIGHT_VECTOR[tile[1]]
-    sizes = (
-        *sizes, kernel_size[1], *work.source, *work.result, *stride, *padding, *dilation,
-        *_walk(work.source, work.result, stride, hop),
-    )  # fmt: skip
+    walk = _walk(work.source, work.result, stride, hop)
+    sizes = *sizes, taps, *work.source, *work.result, *stride, *padding, *dilation, *walk
     return plan._replace(
         kernel=kernel,
         grid=(blocks_of(work.steps, tile[0]) * blocks_of(work.makes, tile[1]), work.slices, work.groups),
         block=(kernel.threads,),
-        arguments=partial(_walked, sizes, plan.name == "tensor"),
+        arguments=lambda x, g, _bias, _residual, out, flags: (x, g, out, *sizes, *[flags] * on_cores),
         shared=shared,
-        equals=_equals(plan, WEIGHT_TILES, misfits),
     )
-
-
-def _register(tables, sizes, x, g, _bias, _residual, out, _flags):
-    return x, g, out, kept(tables, x), *sizes
-
-
-def _walked(sizes, flagged, x, g, _bias, _residual, out, flags):
-    return (x, g, out, *sizes, flags) if flagged else (x, g, out, *sizes)
 
 
 def _walk(source, result, stride, hop):

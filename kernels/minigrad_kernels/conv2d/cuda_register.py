@@ -5,12 +5,11 @@ rung suits layers whose tiles would be mostly empty, of few channels, and channe
 """
 
 from ..matmul.cuda_end import WIDE, make_write, same
+from ..matmul.plan import blocks_of
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, load4, offset, outer_product, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
 from ..toolchain.cuda.intrinsics import load2_words, store2_words
-from .cuda_gather import QUAD, TABLE, advance, blocks_of, class_of, find_step, make_gather, signature_of, split
-
-__all__ = ["REGISTER", "WEIGHT_REGISTER", "WEIGHT_SUMS", "WIDEST", "pixels_of", "run_of", "shared_of", "shares_of"]
+from .cuda_gather import QUAD, TABLE, advance, class_of, find_step, make_gather, signature_of, split
 
 # ---- forward and input gradient --------------------------------------------------------------------------------------
 

@@ -12,8 +12,6 @@ from ..toolchain.cuda.intrinsics import cp_async, global_address
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
-__all__ = ["TENSOR", "TILE", "WEIGHT_TENSOR", "hop_of", "shared_of"]
-
 TILE = 128, 64  # rows, pixels or rows of dw, and columns, channels that are made or filters
 WARP = 64, 32  # rows and columns of a tile that a warp owns
 THREADS = 32 * (TILE[0] // WARP[0]) * (TILE[1] // WARP[1])

@@ -4,8 +4,6 @@ from ..matmul.cuda_plain import finish
 from ..toolchain.cuda import cuda, f32, index_of, kernel, unroll
 from .cuda_plain import SETTINGS
 
-__all__ = ["TILE", "tiled"]
-
 TILE = 16
 
 

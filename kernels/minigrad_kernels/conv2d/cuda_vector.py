@@ -10,8 +10,6 @@ from ..toolchain.cuda.halves import SINGLE
 from .cuda_gather import QUAD, TABLE, advance, find_step, make_gather, signature_of, split
 from .cuda_walk import WEIGHT_SIZES, begin_walk, is_inside, walk_on
 
-__all__ = ["VECTOR", "WEIGHT_HOP", "WEIGHT_ROWS", "WEIGHT_VECTOR"]
-
 
 def make_vector(rows, columns, row_sums, column_sums, adjoint):
     """The rung for tiles of rows x columns, in each thread a block of row_sums x column_sums of them."""

@@ -7,8 +7,6 @@ row apart once and then goes some pixels further each time, by additions.
 from ..toolchain.cuda import device, i32, u32
 from .cuda_gather import split
 
-__all__ = ["WEIGHT_SIZES", "begin_walk", "is_inside", "walk_on"]
-
 NAMES = "pixels depth rows filters channels taps_w in_h in_w in_c out_h out_w out_c stride_h stride_w pad_h pad_w"
 WEIGHT_SIZES = ", ".join(
     f"i32 {name}" for name in f"{NAMES} dilation_h dilation_w move_h move_w move back_w back_h".split()

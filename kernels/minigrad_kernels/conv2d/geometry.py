@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from ..errors import ShapeError
 
-__all__ = ["Geometry", "output_shape"]
-
 
 @lru_cache(maxsize=1024)
 def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups):

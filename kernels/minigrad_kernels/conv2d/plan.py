@@ -39,8 +39,6 @@ import numpy as np
 
 from ..toolchain import product as plans
 
-__all__ = ["Way", "partial_count", "tile_cost", "ways"]
-
 BLOCK_BYTES = 1 << 19  # of A, which each block of columns reads again: it should stay in the second cache
 FAR = 512  # bytes between rows of B from which on they are packed
 LEAST_TILES, ODD_TILES = 4, 16  # of rows, from which on packing pays; where vectors lie across lines of the cache
@@ -62,7 +60,6 @@ class Way(NamedTuple):
     steps[0] * j + steps[1] * p + steps[2] * q + steps[3] * c + steps[4] * o
     """
 
-    columns: str  # what they mean
     plan: plans.Plan
     leading: int = 0  # elements of workspace in front of the plan's: of B and a bias, or of partial sums
     pixels: int = 1  # how many share the columns, or the rows of "taps" in weight_grad
@@ -79,7 +76,7 @@ def ways(direction, geometry):
         return [_summed_windows(geometry, pixels) if pixels else _summed(geometry)]
     if direction == "input_grad" and _scatters(geometry):
         return [_scattered(geometry)]
-    plain = Way("channels", _gathered(direction, geometry))
+    plain = Way(_gathered(direction, geometry))
     pixels = _pixels(geometry) if direction == "forward" else 1
     return [_spread(geometry, pixels), plain] if pixels > 1 else [plain]
 
@@ -265,7 +262,7 @@ def _spread(geometry, pixels):
         first = pixel * geometry.stride[1]
         picks[:, first : first + width, :, pixel] = stored
     plan = _gathered("forward", geometry, pixels)
-    return Way("pixels", plan, picks.size + pixels * made, pixels, picks.reshape(-1))
+    return Way(plan, picks.size + pixels * made, pixels, picks.reshape(-1))
 
 
 def _scattered(geometry):
@@ -288,7 +285,7 @@ def _scattered(geometry):
         if reads.places.size:
             classes.append(_Class(a_rows, reads.places * width * depth, a_taps, reads.taps * made * row, jobs))
     plan = _pixel_plan(geometry, classes, prod(size) * made, height * width * depth, SCATTERED_ROWS)
-    return Way("taps", plan, down * made * row, row=row)
+    return Way(plan, down * made * row, row=row)
 
 
 def _packs(job, rows, geometry):
@@ -433,7 +430,7 @@ def _summed(geometry):
     rows, size = (a_rows, np.arange(a_rows.size) * made), prod(geometry.w_shape)
     plan = _sum_plan(geometry, size, rows, tables, border, (source, image), jobs)
     parts = partial_count(geometry)
-    return Way("channels", plan, parts * size if parts > 1 else 0, parts=parts)
+    return Way(plan, parts * size if parts > 1 else 0, parts=parts)
 
 
 def _summed_windows(geometry, pixels):
@@ -454,4 +451,4 @@ def _summed_windows(geometry, pixels):
     tables = np.arange(lines) * length * made, np.arange(lines) * geometry.stride[0] * window
     plan = _sum_plan(geometry, size, (rows, rows * columns), tables, border, (image, border.size), jobs)
     parts = partial_count(geometry)
-    return Way("taps", plan, parts * size, pixels, parts=parts, steps=(apart, window, depth, 1, columns))
+    return Way(plan, parts * size, pixels, parts=parts, steps=(apart, window, depth, 1, columns))

@@ -12,8 +12,6 @@ from ..toolchain.product import LOW_ROWS, ROWS, VECTOR_BYTES
 from ..toolchain.transform import SIDE, gather_filter, gather_output, spread_filter, spread_gradient, spread_input
 from ..toolchain.vector import low_tile, narrow_tile, wide_tile
 
-__all__ = ["LANES", "SIDE", "SQUARE", "correlate", "sum_filter"]
-
 LANES = VECTOR_BYTES // 4
 SQUARE = 36  # frequencies
 

@@ -3,8 +3,6 @@
 from ..errors import ShapeError
 from ..toolchain.modes import Mode
 
-__all__ = ["mode", "winograd"]
-
 _modes = Mode("winograd", True)
 mode = _modes.get
 

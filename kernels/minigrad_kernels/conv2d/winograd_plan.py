@@ -26,8 +26,6 @@ from ..toolchain.product import pieces as cut_into
 from .plan import partial_count, tile_cost
 from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
 
-__all__ = ["Winograd", "correlated", "plan_of", "summed"]
-
 ITEMSIZE = 4
 BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, and few enough for the cache
 LARGE_TILES = 72  # the same where the filter has many parts, each of which a block transforms anew

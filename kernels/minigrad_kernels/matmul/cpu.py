@@ -9,6 +9,7 @@ Long sums run in blocks of DEPTH, so that a block of columns stays in cache; the
 
 from functools import partial
 from math import prod
+from operator import mul
 
 import numpy as np
 
@@ -16,8 +17,6 @@ from ..launcher import Call
 from ..toolchain import alias, product
 from ..toolchain.product import DOT, DOT_COLUMNS, DOT_ROWS, GATHER, ROWS, VECTOR_BYTES
 from .plan import steps_of
-
-__all__ = ["ready"]
 
 DEPTH = 1024
 PACKED_DEPTH = 384  # of a packed block of b: two vectors of its columns fit into the nearest cache
@@ -37,14 +36,6 @@ def _form(m, n, k, a_step, b_row, b_column, itemsize):
     return GATHER, not across or far
 
 
-def _offsets(shape, steps):
-    """Offset of every matrix of a batch."""
-    total = np.zeros((), np.int64)
-    for size, step in zip(shape, steps, strict=True):
-        total = np.add.outer(total, np.arange(size) * step)
-    return total.reshape(-1)
-
-
 def _blocks(form, packed, m, n, k, itemsize, sections, most):
     """For each section of one product: bounds of columns, rows and k, of which `most` at once, in the order of work."""
     row_tile, column_tile = (DOT_ROWS, DOT_COLUMNS) if form == DOT else (ROWS, 2 * VECTOR_BYTES // itemsize)
@@ -54,7 +45,7 @@ def _blocks(form, packed, m, n, k, itemsize, sections, most):
     rows = product.cut(m, row_tile, 1 if by_columns else sections)
     count = max(1, -(-k // most))
     steps = [k * step // count for step in range(count + 1)]
-    height = max(1, BLOCK_BYTES // (min(k, most) * itemsize * row_tile)) * row_tile if k else m
+    height = max(1, BLOCK_BYTES // (max(1, min(k, most)) * itemsize * row_tile)) * row_tile
     for column, column_end in zip(columns, columns[1:], strict=False):
         for first, last in zip(rows, rows[1:], strict=False):
             yield [
@@ -67,25 +58,21 @@ def _blocks(form, packed, m, n, k, itemsize, sections, most):
 def ready(a, b):
     """The Call for arrays that lie like these, whose elements it does not look at."""
     (*batch, m, k), n, itemsize = a.shape, b.shape[-1], a.itemsize
-    if not prod((*batch, m, n)):
-        return Call(0, lambda *_: None)
     *a_batch, a_row, a_step = steps_of(a.shape, a.strides, itemsize)
     *b_batch, b_row, b_column = steps_of(b.shape, b.strides, itemsize)
     form, packed = _form(m, n, k, a_step, b_row, b_column, itemsize)
-    places = zip(_offsets(batch, a_batch), _offsets(batch, b_batch), range(prod(batch)), strict=True)
-    work = prod((*batch, m, n, k))
+    work, most = prod((*batch, m, n, k)), PACKED_DEPTH if packed else DEPTH
     sections = product.pieces(work, prod(batch), m * n)
-    most = PACKED_DEPTH if packed else DEPTH
     items = [
         [
             product.Job(
                 form=form,
-                a_offset=a_first + depth * a_step,
+                a_offset=sum(map(mul, index, a_batch)) + depth * a_step,
                 row=row,
                 row_end=row_end,
                 length=depth_end - depth,
                 a_step=a_step,
-                b_offset=b_first + depth * b_row + column * b_column,
+                b_offset=sum(map(mul, index, b_batch)) + depth * b_row + column * b_column,
                 b_step=b_column if form == DOT else b_row,
                 b_column=b_column,
                 c_offset=number * m * n + column,
@@ -97,7 +84,7 @@ def ready(a, b):
             )
             for column, column_end, row, row_end, depth, depth_end in section
         ]
-        for a_first, b_first, number in places
+        for number, index in enumerate(np.ndindex(*batch))
         for section in _blocks(form, packed, m, n, k, itemsize, sections, most)
     ]
     plan = product.make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
@@ -114,7 +101,5 @@ def _multiply(run, a, b, bias, relu, out, workspace):
 
 def _memory(array):
     """The memory of an array from its element [0, 0, ...] on; kernels reach the rest by offsets."""
-    if not array.size:
-        return np.empty(0, array.dtype)
     whole, start = product.memory(array)
     return whole[start:] if start else whole

@@ -2,29 +2,23 @@
 
 Each rung is one idea more than the one below. For float32: plain, tiled, register, buffered; register has a second
 name for smaller tiles. On tensor cores, for float16, bfloat16, and float32 rounded to TF32 in the mode tf32: tensor,
-async, and tma, for Hopper, where its name asks for it. In both ladders split cuts long sums for few results. Float64
-runs on the plain rung.
+async, and tma, for Hopper, where its name asks for it. Float64 runs on the plain rung. From register on, but not
+on tma, long sums of few results are cut into slices, which a second launch adds; see cuda_split.py.
 """
 
-import contextlib
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from ..errors import ShapeError
 from ..launcher import Call
-from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
-from ..toolchain.cuda.memory import View, aligned, choose
-from ..toolchain.cuda.tuning import chosen
+from ..toolchain.cuda.memory import VECTOR, View, aligned, choose
 from ..toolchain.modes import tf32_mode as tf32
-from . import cuda_async, cuda_hopper, cuda_split, cuda_tensor
+from . import cuda_async, cuda_hopper, cuda_tensor
 from .cuda_buffered import BUFFERED, LAYOUTS
 from .cuda_plain import THREADS, plain
 from .cuda_register import REGISTER
+from .cuda_split import in_slices, partial_bytes
 from .cuda_tiled import TILE, tiled
-from .plan import MOST, Product, cut_of, launches, layout_of, product_of, tensor_cut_of
-
-__all__ = ["LADDERS", "RUNGS", "equals", "forward", "kind_of", "ready", "rungs_of", "starts"]
+from .plan import MOST, Product, blocks_of, layout_of, product_of, side_of, slices_of
 
 FAR = 1 << 24  # strides from which on places within a tile might not be 32-bit
 
@@ -39,97 +33,85 @@ class Rung(NamedTuple):
     tile: tuple[int, int]
 
 
-def _one(kernel, rows, columns):
-    return Rung({None: kernel}, (rows, columns))
-
-
-def _on_cores(kind):
-    return Rung({layout: cuda_async.ASYNC[kind, *layout] for layout in LAYOUTS}, (cuda_async.TILE, cuda_async.TILE))
-
-
 RUNGS = {
-    "plain": _one(plain[4], 8, 32),
-    "tiled": _one(tiled, TILE, TILE),
-    "register_64x64": _one(REGISTER[64, 64], 64, 64),
-    "register": _one(REGISTER[128, 128], 128, 128),
+    "plain": Rung({None: plain[4]}, (8, 32)),
+    "tiled": Rung({None: tiled}, (TILE, TILE)),
+    "register_64x64": Rung({None: REGISTER[64, 64]}, (64, 64)),
+    "register": Rung({None: REGISTER[128, 128]}, (128, 128)),
     "buffered": Rung(BUFFERED, (128, 128)),
 }
-LADDERS = {"float32": RUNGS, "float64": {"plain": _one(plain[8], 8, 32)}, "tf32": {"async": _on_cores("tf32")}}
+LADDERS = {"float32": RUNGS, "float64": {"plain": Rung({None: plain[8]}, (8, 32))}}
+for _kind in cuda_tensor.CORES:
+    _layouts = {layout: cuda_async.ASYNC[_kind, *layout] for layout in LAYOUTS}
+    LADDERS[_kind] = {"async": Rung(_layouts, (cuda_async.TILE, cuda_async.TILE))}
 for _kind, _kernel in cuda_tensor.TENSOR.items():
-    LADDERS[_kind] = {"tensor": _one(_kernel, cuda_tensor.TILE, cuda_tensor.TILE), "async": _on_cores(_kind)}
-for _kind in ("float32", *cuda_tensor.CORES):  # after the rung that the shape has otherwise
-    LADDERS[_kind]["split"] = _one(cuda_split.ADD["float32" if _kind == "tf32" else _kind], 1, cuda_split.WIDTH)
+    LADDERS[_kind]["tensor"] = Rung({None: _kernel}, (cuda_tensor.TILE, cuda_tensor.TILE))
 LADDERS["bfloat16"]["tma"] = Rung({(True, True): cuda_hopper.tma}, (cuda_hopper.ROWS, cuda_hopper.COLUMNS))
-ALIKE = "register_64x64", "register", "buffered"
-BEST = {(128, 128): ("buffered", "register", "plain"), (64, 64): ("register_64x64", "plain")}  # best first, by tile
+BEST = {128: ("buffered", "register", "plain"), 64: ("register_64x64", "plain")}  # best first, by the side of a tile
 
 
-def _misfits(kind, p, cut, layout, itemsize):
+def _misfits(kind, p, layout, itemsize):
     """What each rung wants and does not get, in words; None where it fits."""
-    many = ALIGNMENT // itemsize
-    loads = (
-        f"a and b at addresses that are multiples of {ALIGNMENT}, each with a stride of one element along one axis "
-        f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
-        "along K, a as well"
-    )
-    loads = None if layout in LAYOUTS else loads
-    short = f"long sums for few results, got {p.k} terms for {p.m} x {p.n} results" if cut.slices == 1 else None
+    loads, many = None, VECTOR // itemsize
+    if layout not in LAYOUTS:
+        loads = (
+            f"a and b at addresses that are multiples of {VECTOR}, each with a stride of one element along one axis "
+            f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
+            "along K, a as well"
+        )
     along_k = cuda_hopper.misfit(p) if layout == (True, True) else "both a and b to lie along K"
-    found = {"split": short, "buffered": loads, "async": loads, "tma": loads or along_k}
-    far = max(abs(step) for step in (p.a_m, p.a_k, p.b_k, p.b_n)) >= FAR
-    for name in RUNGS.keys() - {"plain"} if kind == "float32" else ():
-        most = MOST * RUNGS[name].tile[1]
-        if far or p.n > most:
-            found[name] = f"strides of less than {FAR} elements" if far else f"at most {most} columns, got {p.n}"
-    return {name: found.get(name) for name in LADDERS[kind]}
+    found = {"buffered": loads, "async": loads, "tma": loads or along_k}
+    if kind == "float32" and (p.n > MOST * TILE or max(map(abs, (p.a_m, p.a_k, p.b_k, p.b_n))) >= FAR):
+        found = dict.fromkeys(RUNGS, f"at most {MOST * TILE} columns, and strides of less than {FAR} elements")
+    return {name: found.get(name) if name != "plain" else None for name in LADDERS[kind]}
 
 
 class Plan(NamedTuple):
     """What starting a product takes; sizes: the kernel's arguments between the arrays and the flags, none where it
     sees arrays with shapes."""
 
-    kernel: Any
-    grid: tuple[int, int]
-    block: tuple[int, ...]
-    sizes: tuple[int, ...]
     product: Product
+    kernel: Any
+    grid: tuple[int, int, int]
+    block: tuple[int, ...]
+    sizes: tuple[int, ...] = ()
     slices: int = 1
     shared: int = 0  # bytes of dynamic shared memory
-    tables: Callable | None = None  # (product, a, b) -> further arguments, before the sizes
 
 
 @lru_cache(maxsize=1024)
 def _plan(kind, operands, a_aligned, b_aligned, rung):
-    p, itemsize, cores = product_of(*operands), operands[-1], kind in cuda_tensor.CORES
+    """None where no one stride leads through the batch, or it has more matrices than a grid can count."""
+    p, itemsize, on_cores = product_of(*operands), operands[-1], kind in cuda_tensor.CORES
+    if p is None or p.matrices > MOST:
+        return None
     layout = layout_of(p, a_aligned, b_aligned, itemsize)
     if kind == "tf32" and rung is None and layout not in LAYOUTS:
         return _plan("float32", operands, a_aligned, b_aligned, rung)
-    if cores:
-        cut = tensor_cut_of(p.m, p.n, p.k, p.count, layout in LAYOUTS)
-    else:
-        cut = cut_of(p.m, p.n, p.k, p.count)
-    misfits = _misfits(kind, p, cut, layout, itemsize)
-    names = ("async", "tensor") if cores else BEST[cut.tile]
-    best = next((name for name in names if misfits.get(name, name) is None), None)
-    name = choose("matmul", rung or ("split" if misfits.get("split", True) is None else best), misfits)
-    slices, depth = (cut.slices, cut.depth) if name == "split" else (1, p.k)
-    name = best if name == "split" else name
+    misfits = _misfits(kind, p, layout, itemsize)
+    best = ("async", "tensor") if on_cores else BEST[side_of(p)]
+    name = choose("matmul", rung or next(name for name in best if misfits.get(name, name) is None), misfits)
     kernels, (rows, columns) = LADDERS[kind][name]
-    down, across = -(-p.m // rows), -(-p.n // columns)
-    kernel = kernels[None if None in kernels else layout]
+    kernel, down, across = kernels[None if None in kernels else layout], blocks_of(p.m, rows), blocks_of(p.n, columns)
     if name == "plain":
-        return Plan(kernel, (-(-p.m * p.n // THREADS), 1), (THREADS,), (), p)
+        return Plan(p, kernel, (blocks_of(p.m * p.n, THREADS), 1, p.matrices), (THREADS,))
     if name == "tiled":
-        return Plan(kernel, (down, across), (TILE, TILE), (), p)
-    steps, out_z = (p.a_m, p.a_k, p.b_k, p.b_n), p.z.out if slices == 1 else p.m * p.n
-    sizes = p.m, p.n, p.k, depth, slices, *steps, p.z.a, p.z.b, out_z
-    shared, tables = 0, None
+        return Plan(p, kernel, (down, across, p.matrices), (TILE, TILE))
+    (slices, depth), shared = slices_of(p, rows if on_cores else side_of(p), on_cores), 0
     if name == "async":
         shared = cuda_async.shared_bytes(kind, layout)
     elif name == "tma":
-        shared, tables = cuda_hopper.SHARED, cuda_hopper.maps_of
-    grid = (down * across, 1) if cores else (down, across)
-    return Plan(kernel, grid, (kernel.threads,), sizes, p, slices, shared, tables)
+        slices, depth, shared = 1, p.k, cuda_hopper.SHARED
+    sizes = p.m, p.n, p.k, depth, slices, p.a_m, p.a_k, p.b_k, p.b_n, p.a_z, p.b_z, p.m * p.n
+    plane = (down * across, 1) if on_cores else (down, across)
+    return Plan(p, kernel, (*plane, p.matrices * slices), (kernel.threads,), sizes, slices, shared)
+
+
+def most_slices(kind, p):
+    """The slices of the sums of a Product, at most: where its operands begin decides, too."""
+    cuts = [slices_of(p, cuda_async.TILE, True)] if kind in cuda_tensor.CORES else []
+    cuts += [slices_of(p, side_of(p))] if kind in ("float32", "tf32") else []
+    return max(slices for slices, _ in cuts)
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -140,94 +122,57 @@ def kind_of(dtype):
     return "tf32" if dtype.itemsize == 4 and tf32() else dtype.name
 
 
-def rungs_of(a):
-    """The rungs of the ladder for operands such as a, by name, in the mode that holds."""
-    return LADDERS[kind_of(a.dtype)]
-
-
-def _call(a, b):
-    """What decides how two arrays are multiplied."""
-    return kind_of(a.dtype), (a.shape, a.strides, b.shape, b.strides, a.itemsize), aligned(a), aligned(b)
+def _parts(rung, a, b, *others):
+    """(Plan, arrays) of each launch: of the whole, or of parts of the batch that one stride leads through."""
+    operands = a.shape, a.strides, b.shape, b.strides, a.itemsize
+    plan = _plan(kind_of(a.dtype), operands, aligned(a), aligned(b), rung)
+    if plan is not None:
+        yield plan, (a, b, *others)
+        return
+    several = [slice(first, first + MOST) for first in range(0, len(a), MOST)]
+    for part in several if a.ndim == 3 else range(len(a)):
+        yield from _parts(rung, *(x if x is None else x[part] for x in (a, b, *others)))
 
 
 def ready(a, b):
     """The Call for arrays that lie like these; its workspace is for the products of slices."""
-    if not a.size or not b.size:
+    if not a.size or not b.size or a.itemsize == 8:
         return Call(0, forward)
-    plan = _plan(*_call(a, b), None)
-    p = plan.product
-    return Call(cuda_split.partial_bytes(p.z.size * p.m * p.n, plan.slices), forward)
+    found = (plan.product for plan, _ in _parts(None, a, b))
+    return Call(max(partial_bytes(p.matrices * p.m * p.n, most_slices(kind_of(a.dtype), p)) for p in found), forward)
 
 
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
-    """Matrix product; see the launcher. rung: a name from rungs_of(a); None: the fastest of those with equal bits.
+    """Matrix product; see the launcher. rung: its name in LADDERS; None: the one that suits the shape.
 
     Errors  ValueError for a rung that does not exist or does not fit
     """
-
-    def run(name):
-        for start, grid, block, arguments, shared in starts(a, b, bias, relu, out, workspace, name, residual):
-            start(grid, block, arguments, shared)
-
-    if rung is None and out.size:
-        rung = chosen("matmul", (*_call(a, b), aligned(out)), lambda: equals(a, b), run, a)
-    run(rung)
-
-
-def equals(a, b):
-    """{name: Kernel} of the rungs that give the bits of the best one: each sum is one sum, in the order of k."""
-    found = {}
-    if kind_of(a.dtype) != "float32" or _plan(*_call(a, b), None).slices > 1:
-        return found
-    for name in ALIKE:
-        with contextlib.suppress(ShapeError):  # does not fit
-            found[name] = _plan(*_call(a, b), name).kernel
-    return found
+    for kernel, *given in starts(a, b, bias, relu, out, workspace, rung, residual):
+        kernel(*given)
 
 
 def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of `forward`, in order.
 
-    Sums in slices go to the workspace first; each launch of `launches` uses the same memory for them.
+    Sums in slices go to the workspace first; the parts of a batch use the same memory for them.
     """
-    if not out.size:
-        return
-    plan = _plan(*_call(a, b), rung)
-    if not plan.sizes:
-        yield from _of_arrays(plan, a, b, bias, relu, residual, out)
-        return
-    p, slices = plan.product, plan.slices
-    for index, count in launches(p):
-        first, second, beside, to = (_from(array, index) for array in (a, b, residual, out))
-        before, sizes = (first, second), plan.sizes
-        if plan.tables:
-            sizes = *plan.tables(p, first, second), *sizes
-        yield from cuda_split.in_slices(
-            plan.kernel, (*plan.grid, count * slices), plan.block, partial(_arguments, before, sizes), plan.shared,
-            cuda_split.end_of(bias, relu, beside, to, a, p.n), a, p.m * p.n, slices, workspace, count, p.z.out,
-        )  # fmt: skip
+    for plan, (left, right, beside, to) in _parts(rung, a, b, residual, out) if out.size else ():
+        p = plan.product
+        if plan.sizes:
+            maps = cuda_hopper.maps_of(p, left, right) if plan.kernel is cuda_hopper.tma else ()
+            arguments = partial(_arguments, (left, right), (*maps, *plan.sizes))
+            yield from in_slices(plan, arguments, left, bias, relu, beside, to, workspace, p.n, count=p.matrices)
+            continue
+        left = _stack(left, (p.matrices, p.m, p.k), (p.a_z, p.a_m, p.a_k))
+        right = _stack(right, (p.matrices, p.k, p.n), (p.b_z, p.b_k, p.b_n))
+        beside, to = (_stack(array, (p.matrices, p.m, p.n), (p.m * p.n, p.n, 1)) for array in (beside, to))
+        yield plan.kernel, plan.grid, plan.block, (left, right, bias, beside, to, bool(relu)), 0
 
 
-def _arguments(before, sizes, bias, residual, out, flags):
-    return *before, bias, residual, out, *sizes, flags
+def _arguments(operands, sizes, bias, residual, out, flags):
+    return *operands, bias, residual, out, *sizes, flags
 
 
-def _of_arrays(plan, a, b, bias, relu, residual, out):
-    """The launches of a kernel that sees its operands as stacks of matrices."""
-    p = plan.product
-    for index, count in launches(p):
-        left = _stack(a, index, (count, p.m, p.k), (p.z.a, p.a_m, p.a_k))
-        right = _stack(b, index, (count, p.k, p.n), (p.z.b, p.b_k, p.b_n))
-        beside, to = (_stack(array, index, (count, p.m, p.n), (p.z.out, p.n, 1)) for array in (residual, out))
-        yield plan.kernel, (*plan.grid, count), plan.block, (left, right, bias, beside, to, bool(relu)), 0
-
-
-def _stack(array, index, shape, steps):
-    if array is None:
-        return None
-    return View(_from(array, index), shape, tuple(step * array.itemsize for step in steps))
-
-
-def _from(array, index):
-    """An array whose first element is that of the matrix with this index in the batch."""
-    return array[tuple(slice(i, None) for i in index)] if array is not None and any(index) else array
+def _stack(array, shape, steps):
+    """An array as a stack of matrices."""
+    return None if array is None else View(array, shape, tuple(step * array.itemsize for step in steps))

@@ -10,8 +10,6 @@ from .cuda_buffered import LAYOUTS
 from .cuda_register import RESIDENT, operand, signature_of, slice_of, steps_of
 from .cuda_tensor import CORES, make_end, make_products, make_tile, tile_of
 
-__all__ = ["ASYNC", "STAGES", "TILE", "arrived", "make_pipeline", "shared_bytes"]
-
 TILE, THREADS = 128, 256  # rows and columns of a tile; a block, of eight warps
 DOWN, ACROSS = 4, 4  # blocks of 16 rows and of 8 columns that a warp owns
 STAGES = 4  # tiles in shared memory: one that is read, three under way

@@ -9,8 +9,6 @@ from ..toolchain.cuda.halves import SINGLE
 from .cuda_end import QUAD, make_own, make_write
 from .cuda_register import RESIDENT, operand, signature_of, slice_of, steps_of
 
-__all__ = ["BUFFERED", "LAYOUTS", "STEPS", "make_copy", "make_multiply"]
-
 STEPS = 8  # of k in a tile
 LAYOUTS = ((True, True), (True, False), (False, False))  # whether a and b lie along k; no gradient asks for the fourth
 

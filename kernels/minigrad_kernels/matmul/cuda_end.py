@@ -7,11 +7,6 @@ row at a time. Rungs on tensor cores have pairs of neighbours, which lanes excha
 from ..toolchain.cuda import bits, cuda, device, f32, i32, i64, offset, store4_words, u16, u32, unroll
 from ..toolchain.cuda.halves import SINGLE
 
-__all__ = [
-    "ALL", "BIAS", "QUAD", "RELU", "RESIDUAL", "SUMS", "WIDE", "finish", "least_of", "make_own",
-    "make_write", "own_of_lane", "same",
-]  # fmt: skip
-
 # Flags of a kernel: add the bias; then ReLU; rows of results may be written four elements at once; results are float32,
 # also those of 16-bit operands; before ReLU, add an array that lies as the result does.
 BIAS, RELU, WIDE, SUMS, RESIDUAL = 1, 2, 4, 8, 16

@@ -39,8 +39,6 @@ from ..toolchain.cuda.wgmma import make_wgmma
 from .cuda_register import signature_of
 from .cuda_tensor import CORES, make_end, tile_of
 
-__all__ = ["COLUMNS", "ROWS", "SHARED", "maps_of", "misfit", "tma"]
-
 # ---- words of kernels: tiles that travel, and how warps wait for them --------------------------------------------
 
 _text = "mbarrier.init.shared::cta.b64 [$0], $1;"
@@ -79,15 +77,8 @@ ALIGNMENT, WORDS = 64, 16  # bytes; of 64 bits in a map
 
 @functools.cache
 def _driver():
-    """The driver's function; CuPy offers none for it.
-
-    Errors  RuntimeError where there is no driver, or one from before CUDA 12.0
-    """
-    name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-    try:
-        return ctypes.CDLL(name).cuTensorMapEncodeTiled
-    except (OSError, AttributeError) as error:
-        raise StateError(f"tensor map: {name} lacks cuTensorMapEncodeTiled: {error}; ask for a lower rung") from error
+    """The driver's function, of CUDA 12.0 or newer; CuPy offers none for it."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuTensorMapEncodeTiled
 
 
 @functools.lru_cache(maxsize=1024)
@@ -112,11 +103,8 @@ def _map_of(array, rows, columns, stride, height):
     """
     from ..interpreter.tensor_map import TensorMap, encode
 
-    words = np.zeros(WORDS, np.uint64)  # nobody will read that
-    if rows and columns:
-        map_ = TensorMap(address(array), rows, columns, 2 * stride if rows > 1 else 16, height, STEPS, 2)
-        words = (encode if isinstance(array, np.ndarray) else _encoded)(map_)
-    return kept(words, array)
+    map_ = TensorMap(address(array), rows, columns, 2 * stride if rows > 1 else 16, height, STEPS, 2)
+    return kept((encode if isinstance(array, np.ndarray) else _encoded)(map_), array)
 
 
 # ---- the rung --------------------------------------------------------------------------------------------------
@@ -136,7 +124,7 @@ KIND = (1 << 62) | (1024 // 16 << 32) | (1 << 16)  # of a descriptor: chunks tur
 
 def misfit(p):
     """What the rung wants besides what loads of 128 bits do, in words; None where it fits."""
-    if p.count == 1 and (p.m <= 1 or p.a_m >= p.k) and (p.n <= 1 or p.b_n >= p.k):
+    if p.matrices == 1 and p.k and (p.m == 1 or p.a_m >= p.k) and (p.n == 1 or p.b_n >= p.k):
         return None
     return "rows of a and b that follow each other in memory: positive strides, at least as long as a row; no batch"
 

@@ -5,8 +5,6 @@ Operands are stacks of matrices with any strides; blockIdx.z counts the matrices
 
 from ..toolchain.cuda import cuda, device, each_float
 
-__all__ = ["THREADS", "finish", "plain"]
-
 THREADS = 256
 
 

@@ -10,8 +10,6 @@ Below, a line is a row of a or a column of b: both operands are copied by the sa
 from ..toolchain.cuda import cuda, device, f32, i32, i64, kernel, offset, u32, unroll
 from .cuda_end import BIAS, RESIDUAL, finish, least_of
 
-__all__ = ["REGISTER", "RESIDENT", "make_copy", "operand", "signature_of", "slice_of", "steps_of"]
-
 RESIDENT = 512  # threads that a multiprocessor has room for at least: 128 of its 65536 registers for each
 
 

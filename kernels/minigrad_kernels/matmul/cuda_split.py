@@ -1,13 +1,9 @@
 """Beside the ladder of the matrix product: sums in slices, for few results with long sums."""
 
-from typing import Any, NamedTuple
-
 from ..toolchain.cuda import bits, cuda, f32, i32, i64, kernel, offset, u16, u32, unroll
 from ..toolchain.cuda.halves import BF16, F16, SINGLE
 from ..toolchain.cuda.memory import VECTOR, address, aligned
 from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE, finish, least_of
-
-__all__ = ["ADD", "WIDTH", "End", "block_of", "end_of", "in_slices", "partial_bytes"]
 
 WIDTH, HEIGHT = 32, 8  # of a block of threads: results at least, and threads for each of them at most
 THREADS = WIDTH * HEIGHT
@@ -69,53 +65,33 @@ ADD = {half.name: make_add(half) for half in (SINGLE, F16, BF16)}  # by the type
 # ---- launches --------------------------------------------------------------------------------------------------------
 
 
-class End(NamedTuple):
-    """What a kernel adds to its sums, where it writes them, and how; see cuda_end.py. 0: such an array is not there."""
-
-    bias: Any
-    residual: Any
-    out: Any
-    flags: int
-    columns: int
-    quads: bool  # whether those of a group come in fours
-
-
-def end_of(bias, relu, residual, out, like, columns, groups=1):
-    """The End of results with so many columns, by a kernel whose operands are as `like`.
-
-    Pointers of the kernel have elements such as those, so a larger out is given by its address.
-    """
-    quads = columns // groups % 4 == 0
-    flags = BIAS * (bias is not None) + RELU * bool(relu) + RESIDUAL * (residual is not None)
-    flags += WIDE * (quads and aligned(out) and (residual is None or aligned(residual)))
-    if out.itemsize > like.itemsize:
-        out, flags = address(out), flags + SUMS
-    return End(0 if bias is None else bias, 0 if residual is None else residual, out, flags, columns, quads)
-
-
 def partial_bytes(size, slices):
     """Bytes of workspace for `size` sums in so many slices."""
     return 4 * slices * size + VECTOR if slices > 1 else 0
 
 
-def block_of(slices):
-    """(results, threads for each of them) of a block that adds so many slices: no thread without a slice of its own."""
-    height = min(HEIGHT, 1 << (slices - 1).bit_length())
-    return THREADS // height, height
+def in_slices(plan, arguments, like, bias, relu, residual, out, workspace, columns, groups=1, count=1):
+    """Launches (kernel, grid, block, arguments, dynamic shared memory) of a plan's kernel: alone, or before `add`.
 
+    arguments: from (bias, residual, out, flags), see cuda_end.py, to those of the kernel; 0: such an array is not there
+    like: an operand; columns: of out, in so many groups; count: of matrices in out
 
-def in_slices(kernel, grid, block, arguments, shared, end, like, size, slices, workspace, count=1, apart=0):
-    """Launches (kernel, grid, block, arguments, dynamic shared memory) of a kernel: alone, or before `add`.
-
-    arguments: from (bias, residual, out, flags) to those of the kernel; like: an operand
-    size: of each of `count` matrices of results, which lie so far `apart`
+    Pointers of the kernel have elements such as those of the operands, so a larger out is given by its address.
     """
-    if slices == 1:
-        yield kernel, grid, block, arguments(*end[:4]), shared
+    size, quads = out.size // count, columns // groups % 4 == 0
+    flags = BIAS * (bias is not None) + RELU * bool(relu) + RESIDUAL * (residual is not None)
+    flags += WIDE * (quads and aligned(out) and (residual is None or aligned(residual)))
+    if out.itemsize > like.itemsize:
+        out, flags = address(out), flags + SUMS
+    end = 0 if bias is None else bias, 0 if residual is None else residual, out
+    if plan.slices == 1:
+        yield plan.kernel, plan.grid, plan.block, arguments(*end, flags), plan.shared
         return
     start = -address(workspace) % VECTOR
-    partial = workspace[start : start + 4 * count * slices * size]
-    flags = WIDE * end.quads + SUMS * (like.itemsize == 2)
-    yield kernel, grid, block, arguments(0, 0, partial, flags), shared
-    block, add = block_of(slices), ADD[like.dtype.name]
-    yield add, (-(-size // block[0]), count), block, (partial, *end[:3], size, end.columns, slices, apart, end.flags), 0
+    partial = workspace[start : start + 4 * count * plan.slices * size]
+    own = WIDE * quads + SUMS * (like.itemsize == 2)
+    yield plan.kernel, plan.grid, plan.block, arguments(0, 0, partial, own), plan.shared
+    height = min(HEIGHT, 1 << (plan.slices - 1).bit_length())  # no thread without a slice of its own
+    given = partial, *end, size, columns, plan.slices, size, flags
+    width = THREADS // height
+    yield ADD[like.dtype.name], (-(-size // width), count), (width, height), given, 0

@@ -21,8 +21,6 @@ from ..toolchain.cuda.intrinsics import ldmatrix, ldmatrix_trans, mma_bf16, mma_
 from .cuda_end import make_write, own_of_lane
 from .cuda_register import make_copy, operand, signature_of, slice_of, steps_of
 
-__all__ = ["CORES", "TENSOR", "TILE", "Core", "Tile", "make_end", "make_products", "make_tile", "tile_of"]
-
 LINE = 64  # bytes of the sums in a tile
 GROUP = 8  # rows of tiles that blocks work through together, so that what they read stays in the second cache
 
@@ -33,23 +31,15 @@ class Core(NamedTuple):
     name: str
     half: Half  # what lies in memory
     size: int  # bytes of an element
+    steps: int  # of the sums in a tile
+    chunk: int  # elements in 16 bytes
     mma: Callable
-
-    @property
-    def steps(self):
-        """Of the sums in a tile."""
-        return LINE // self.size
-
-    @property
-    def chunk(self):
-        """Elements in 16 bytes."""
-        return 16 // self.size
 
 
 CORES = {
-    "float16": Core("float16", F16, 2, mma_f16),
-    "bfloat16": Core("bfloat16", BF16, 2, mma_bf16),
-    "tf32": Core("tf32", SINGLE, 4, mma_tf32),
+    "float16": Core("float16", F16, 2, LINE // 2, 8, mma_f16),
+    "bfloat16": Core("bfloat16", BF16, 2, LINE // 2, 8, mma_bf16),
+    "tf32": Core("tf32", SINGLE, 4, LINE // 4, 4, mma_tf32),
 }
 
 

@@ -3,8 +3,6 @@
 from ..toolchain.cuda import cuda, f32, kernel, unroll
 from .cuda_plain import finish
 
-__all__ = ["TILE", "tiled"]
-
 TILE = 32
 PITCH = TILE + 1  # of a row in shared memory: a column of the tile then lies in 32 different banks
 

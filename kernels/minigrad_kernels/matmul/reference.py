@@ -2,8 +2,6 @@
 
 import numpy as np
 
-__all__ = ["forward"]
-
 
 def forward(a, b, bias=None, relu=False, xp=np, residual=None):
     """out[..., m, n] = bias[n] + sum_k a[..., m, k] * b[..., k, n] + residual[..., m, n], with relu the positive part

@@ -29,6 +29,5 @@ def add(x, places, order, out):
 
 def add_rows(x, places, order, out):
     out.fill(0)
-    if not x.size:
-        return
-    add[x.itemsize]((-(-x.size // THREADS),), (THREADS,), (x, places, order, out))
+    if x.size:
+        add[x.itemsize]((-(-x.size // THREADS),), (THREADS,), (x, places, order, out))

@@ -11,7 +11,7 @@ import threading
 
 import numpy as np
 from cupy import asarray as upload  # noqa: F401 (for memory.py)
-from cupy.cuda import Device, Event, driver, get_current_stream, get_elapsed_time, runtime
+from cupy.cuda import Device, driver, get_current_stream, runtime
 from cupy.cuda.function import Module
 
 from ...errors import KindError, ShapeError, StateError
@@ -55,21 +55,6 @@ def device_architecture(device):
     """(major, minor) of a device's compute capability."""
     digits = Device(device).compute_capability
     return int(digits[:-1]), int(digits[-1])
-
-
-def device_name(device):
-    """What the driver calls a device."""
-    return runtime.getDeviceProperties(device)["name"].decode()
-
-
-def milliseconds(start):
-    """How long the current stream takes for what start() gives to it; the host waits."""
-    first, last, stream = Event(), Event(), get_current_stream()
-    first.record(stream)
-    start()
-    last.record(stream)
-    last.synchronize()
-    return get_elapsed_time(first, last)
 
 
 def _split(architecture):
