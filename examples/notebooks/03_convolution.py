@@ -396,7 +396,7 @@ moved = {}
 for rung in ("plain", "tiled", "vector"):
     result = interpreter.empty((1, 10, 10, 64)).transpose(0, 3, 1, 2)
     with interpreter.recording() as launches:
-        cuda.forward(tile, taps, None, False, (1, 1), (0, 0), (1, 1), 1, result, None, rung)
+        cuda.forward(tile, taps, None, False, (1, 1), (0, 0), (1, 1), 1, result, None, rung=rung)
     ((_, report),) = launches
     moved[rung] = 32 * report.counts.global_sectors / 1024  # a sector is 32 bytes
     assert (result == 9 * 16).all()

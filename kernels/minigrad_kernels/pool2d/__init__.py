@@ -19,20 +19,7 @@ from .. import bias
 from ..errors import ShapeError
 from ..launcher import SUMS, Call, check, launcher, pair, reads, wants_shape, writes
 from ..toolchain import alias, backend, implementation
-from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs
-
-__all__ = [
-    "adaptive_windows",
-    "average_forward",
-    "average_input_grad",
-    "average_windows",
-    "check_windows",
-    "max_forward",
-    "max_input_grad",
-    "output_shape",
-    "position_type",
-    "workspace",
-]
+from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs  # noqa: F401 (users want them)
 
 HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
