@@ -80,10 +80,12 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
             dx[n, c, h, w] = sum of m[n, c, i, j] over the windows whose position is that element
             dbias[c] = sum of m over all axes but 1
     Grads   linear in g: dg[n, c, i, j] = the element of v that positions[n, c, i, j] names
-    Shapes  g, out, positions (N, C, I, J), out or None; dx (N, C, H, W); dbias (C,) or None, as it is without out;
+    Shapes  g, out, positions (N, C, I, J); dx (N, C, H, W); dbias (C,); out and dbias both or None;
             workspace: workspace(g) bytes, with out
     """
     op = "max_input_grad"
+    if (out is None) != (dbias is None):
+        raise ShapeError(f"{op}: wants out and dbias, or neither")
     check_windows(op, dx.shape, g, positions, kernel_size, stride, padding, dilation)
     return Call(0 if out is None else _bytes(g), implementation(__name__, op, g))
 

@@ -45,7 +45,7 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
 def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums):
     """Into dx, what the windows of a row pass back: added where windows overlap."""
     height, width, channels = dx.shape[1:]
-    steps, taps, wanted = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1], sums.size > 0
+    steps, taps = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1]
     n, top, j = row // g.shape[1], row % g.shape[1] * stride[0] - padding[0], 0
     p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
     while j < g.shape[2]:
@@ -58,13 +58,9 @@ def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, d
         for c in range(0, channels, LANES):
             here, there, rest = at + c, corner + c, channels - c
             if overlap:
-                add_windows(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
-                )  # fmt: skip
+                add_windows(g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, c, rest)
             else:
-                place_windows(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
-                )  # fmt: skip
+                place_windows(g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, c, rest)
         j += count
 
 
@@ -108,13 +104,13 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
     overlap, bands, parts = _bands(*g.shape[:2], *geometry)
     if not parts:
         dx.fill(0)
-        if dbias is not None:
+        if rectified:
             dbias.fill(0)
         return
-    if dbias is not None:
+    if rectified:
         sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out if rectified else g, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
-    if dbias is not None:
+    if rectified:
         dbias[:] = np.add.reduce(sums)
 
 

@@ -14,9 +14,7 @@ def _place(adds):
     """place_windows, see below, and for windows that overlap add_windows."""
 
     @emitted(lanes=LANES)
-    def place(
-        emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count,
-    ):  # fmt: skip
+    def place(emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, first, count):
         windows, across, along = run
         total = emit.variable(emit.filled(0, sums.vector))
 
@@ -42,10 +40,10 @@ def _place(adds):
             emit.fetch(dx.at(later + steps[0]), True)
 
         def body(mask):
-            with emit.if_then(wanted):
+            with emit.if_then(rectified):
                 total.set(sums.load(first, mask))
             each_window(emit, windows, ((corner, across), (at, along)), functools.partial(spread, mask))
-            with emit.if_then(wanted):
+            with emit.if_then(rectified):
                 sums.store(total.get(), first, mask)
 
         under_channels(emit, count, body)
@@ -54,6 +52,6 @@ def _place(adds):
 
 
 # Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere. Where
-# rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
+# rectified, g counts as 0 where out[at:] is not positive, and sums[first:] += g, in float64.
 place_windows = _place(adds=False)
 add_windows = _place(adds=True)  # the same for windows that overlap: it adds
