@@ -29,7 +29,15 @@ def _place(adds):
                 dx.store(dx.load(offset, mask) + here if adds else here, offset, mask)
 
             each_tap(emit, taps, steps, corner, visit)
+            if not adds:  # else they have just been read
+                ahead(corner)
             total.set(total.get() + share)
+
+        def ahead(corner):
+            """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
+            later = corner + taps[1] * 2 * steps[0]
+            emit.fetch(dx.at(later), True)
+            emit.fetch(dx.at(later + steps[0]), True)
 
         def body(mask):
             with emit.if_then(rectified):
