@@ -12,6 +12,7 @@ import numpy as np
 
 from minigrad_kernels import conv2d, matmul
 from minigrad_kernels.conv2d import cuda as convolution
+from minigrad_kernels.conv2d.cuda_plan import RUNGS
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from minigrad_kernels.matmul import cuda as product
 from minigrad_kernels.toolchain.modes import tf32
@@ -177,7 +178,7 @@ def _ours(direction, x, w, g, geometry):
     result = cupy.ndarray(like.shape, like.dtype, memory.data, like.strides)
     space = cupy.empty(conv2d.workspace(direction, x.shape, w.shape, *geometry, x.dtype, x), cupy.uint8)
     calls = {"default": partial(getattr(conv2d, direction), *inputs, *geometry, result, space)}
-    for rung in convolution.RUNGS:
+    for rung in RUNGS:
         calls[rung] = partial(getattr(convolution, direction), *inputs, *geometry, result, space, rung=rung)
     return result, calls
 

@@ -61,12 +61,6 @@ def cut(padding):
     return lambda: augment.pad_crop_normalize(images, *given, FOUR[:2], FOUR[:2], out)
 
 
-def grads(out):
-    return lambda: norm.batch_norm_grads(
-        ROW, ROW, FOUR, FOUR, FOUR, EPS, out, None, FOUR.copy(), FOUR.copy(), None, SPACE
-    )
-
-
 def grouped(groups, space=SPACE):
     x, statistics = image(3, 4, 2, 2), np.ones((2, 3, groups))
     return lambda: norm.group_norm(x, FOUR, FOUR, EPS, x.copy("K"), *statistics, space)
@@ -90,7 +84,6 @@ REFUSED = [
     (averaged(3, 2), ShapeError, "rows leaves the input"),
     (total(SPACE[:9]), ShapeError, r"workspace has shape \(9,\), wants .* bytes; see softmax.workspace"),
     (cut(-1), ShapeError, "padding is -1, wants 0 to"),
-    (grads(out=ROW), ShapeError, "dx is None beside out"),
     (grouped(3), ShapeError, r"mean has shape \(3, 3\), wants \(N, groups\)"),
     (grouped(2, SPACE[:9]), ShapeError, "group_norm: workspace has shape"),
 ]

@@ -207,7 +207,7 @@ def test_every_rung_is_here():
     assert set(PRODUCTS) == {
         (rung, kind) for kind in cuda.LADDERS for rung in cuda.LADDERS[kind] if runs_on(DEVICE, rung)
     }
-    assert {rung for rung, _ in CONVOLUTIONS} == set(conv_cuda.RUNGS)
+    assert {rung for rung, _ in CONVOLUTIONS} == set(cuda_plan.RUNGS)
     assert len(RUNGS) == len(PRODUCTS) + 3 * len(CONVOLUTIONS) - 2, "all in each direction, but for tiled"
 
 

@@ -26,8 +26,6 @@ from ..toolchain.modes import tf32_mode as tf32
 from .geometry import output_shape
 from .winograd_mode import mode as winograd
 
-__all__ = ["forward", "forward_pooled", "input_grad", "output_shape", "weight_grad", "workspace"]
-
 HOST = np.empty(0, np.uint8)
 IMAGES, RESULTS = "N C H W", "N O I J"
 FILTERS = "O D P Q"  # D: channels of a group

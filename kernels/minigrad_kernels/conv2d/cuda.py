@@ -9,10 +9,8 @@ from ..matmul import cuda as matmul
 from ..matmul.cuda_split import in_slices, partial_bytes
 from ..matmul.plan import product_of
 from ..toolchain.cuda.memory import aligned
-from .cuda_plan import RUNGS, fits, plan_of
+from .cuda_plan import fits, plan_of  # noqa: F401 (the launcher looks here)
 from .geometry import output_shape
-
-__all__ = ["RUNGS", "aligned", "fits", "forward", "input_grad", "ready", "starts", "weight_grad"]
 
 
 def _bytes(direction, x_shape, w_shape, settings, itemsize):
@@ -21,10 +19,10 @@ def _bytes(direction, x_shape, w_shape, settings, itemsize):
         return 0
     out_size = output_shape(x_shape, w_shape, None, *settings)[2:]
     kind = matmul.kind_of(np.dtype(f"f{itemsize}"))
-    places = (True, False) if kind == "tf32" else (True,)  # where not all begin at multiples, other rungs run
-    found = [plan_of(direction, x_shape, w_shape, out_size, settings, kind, fit) for fit in places]
-    slices = max(plan.slices for plan in found)
-    if any(plan.name == "product" for plan in found):
+    at_multiple = kind != "tf32"  # where not all do, a product of matrices may run
+    plan = plan_of(direction, x_shape, w_shape, out_size, settings, kind, at_multiple)
+    slices = plan.slices
+    if plan.name == "product":
         pixels, (made, read) = x_shape[0] * prod(out_size), w_shape[:2]
         m, n, k = {
             "forward": (pixels, made, read),
@@ -32,19 +30,17 @@ def _bytes(direction, x_shape, w_shape, settings, itemsize):
             "weight_grad": (read, made, pixels),
         }[direction]
         slices = max(slices, matmul.most_slices(kind, product_of((m, k), (k, 1), (k, n), (n, 1), 1)))
-    return partial_bytes(found[0].work.size, slices)
+    return partial_bytes(plan.work.size, slices)
 
 
 def ready(direction, x_shape, w_shape, settings, itemsize):
     """(bytes of workspace, what a launcher runs with the arrays of a call). Each launch looks at sizes by itself."""
+    start, first = {"forward": (forward, 4), "input_grad": (input_grad, 2), "weight_grad": (weight_grad, 2)}[direction]
     wanted = _bytes(direction, x_shape, w_shape, settings, itemsize)
-    if direction == "forward":
-        return wanted, lambda *given: _run(direction, *given[:4], settings, *given[4:6], None, given[6])
-    start = input_grad if direction == "input_grad" else weight_grad
-    return wanted, lambda source, other, *rest: start(source, other, *settings, *rest)
+    return wanted, lambda *given: start(*given[:first], *settings, *given[first:])
 
 
-def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, rung=None, *, residual=None):
+def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual=None, rung=None):
     """Convolution; see the launcher. rung: a name from RUNGS; None: the one that suits the shape.
 
     Errors  ValueError for a rung that does not exist or does not fit, or for sizes that are not 32-bit

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..toolchain import alias
-from ..toolchain.product import ALIGNMENT, ROWS, SHARED_WORK, TILE_STEPS, aligned, cut, flat
+from ..toolchain.product import ALIGNMENT, ROWS, SHARED_WORK, aligned, cut, flat
 from ..toolchain.product import pieces as cut_into
-from .plan import partial_count, tile_cost
+from .plan import partial_count
 from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
 
 ITEMSIZE = 4
@@ -31,11 +31,10 @@ BLOCK_TILES = 36  # whose frequencies are held at once: whole register tiles, an
 LARGE_TILES = 72  # the same where the filter has many parts, each of which a block transforms anew
 CHUNK, SECTION = 128, 64  # channels that are summed at once, and filters of a part of the filter
 
-# When it pays; fitted to the times of layers drawn at random, with vectors of 8 lanes, on two threads.
+# When it pays; seen in the times of layers, with vectors of 8 lanes.
 LEAST_TILES = 16  # over all images: fewer do not pay for the filter's frequencies
-LEAST_CHANNELS = 8  # read or made
-TRANSFORM, SUM = 150 / (ROWS * 2 * LANES), 8  # steps: a transform of a tile's channel, and the end of a sum
-WORTH = 0.8  # of the steps of the direct way
+LEAST_CHANNELS = 12  # read or made, where tiles fill the result
+MOST_WASTE = 2  # pixels that are made for each one of the result
 
 # What a kernel needs to know. The source is what tiles of 6x6 are cut from, the result what tiles of 4x4 make. Pairs
 # are vertical and horizontal; offsets count elements, from the start of a thread's scratch memory. A record, not a
@@ -87,18 +86,10 @@ def _tiles(size):
 
 def _pays(direction, geometry):
     """By shape alone, so that bits do not depend on the number of threads."""
-    made, read = geometry.w_shape[:2] if direction != "input_grad" else geometry.w_shape[1::-1]
     size, images = geometry.x_shape[2:] if direction == "input_grad" else geometry.out_size, geometry.x_shape[0]
     tiles, pixels = images * prod(_tiles(size)), images * prod(size)
-    if tiles < LEAST_TILES or min(made, read) < LEAST_CHANNELS:
-        return False
-    if direction == "weight_grad":
-        cost = SQUARE * tile_cost(read + SUM, made, ITEMSIZE) * tiles
-        direct = tile_cost(9 * read, made, ITEMSIZE) * (pixels + images * TILE_STEPS)
-    else:
-        cost = SQUARE * tile_cost(tiles, made, ITEMSIZE) * (read + SUM)
-        direct = tile_cost(pixels, made, ITEMSIZE) * (9 * read + TILE_STEPS)
-    return cost + TRANSFORM * tiles * (read + made) < WORTH * direct
+    waste = tiles * SIDE * SIDE / pixels  # tiles may reach beyond an edge
+    return tiles >= LEAST_TILES and waste < MOST_WASTE and min(geometry.w_shape[:2]) >= LEAST_CHANNELS * waste
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------

@@ -22,11 +22,6 @@ from ..errors import ShapeError
 from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
 from ..toolchain import backend, implementation
 
-__all__ = [
-    "batch_norm_grads", "batch_normalize", "batch_statistics", "group_norm", "group_norm_grads", "layer_norm",
-    "layer_norm_grads", "standardize", "standardize_grad", "workspace",
-]  # fmt: skip
-
 MATRIX, IMAGES, ROWS = "N+ C+ | N+ C+ H+ W+", "N+ C+ H+ W+", "rows+ K+"
 ANY_ROWS = "N C+ | N C+ H W"
 
@@ -101,7 +96,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
 @launcher(
     reads("x g out?", MATRIX, counted=True),
     reads("mean variance weight?", "C", SUMS),
-    writes("dx? dresidual?", MATRIX),
+    writes("dx dresidual?", MATRIX),
     writes("dw db", "C", SUMS),
     view=matrix,
     native=_in_halves,
@@ -114,16 +109,14 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
             normal = (x - mean) / sqrt(variance + eps);  db = sum m;  dw = sum m * normal;  dresidual = m
             dx = weight / sqrt(variance + eps) * (m - db / count - normal * dw / count)
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x, dx (N, C) or (N, C, H, W), and so out and dresidual, or None; without out dx may be None: the sums
-            alone; mean, variance, weight (or None), dw, db (C,);
+    Shapes  g, x, dx (N, C) or (N, C, H, W), and so out and dresidual, or None; mean, variance, weight (or None), dw,
+            db (C,);
             workspace: workspace("batch_norm_grads", x.shape) bytes
     Errors  ValueError also for dresidual without out: it would be g
     """
     op = "batch_norm_grads"
     if out is None and dresidual is not None:
         raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
-    if out is not None and dx is None:
-        raise ShapeError(f"{op}: dx is None beside out; wants an array")
     return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 

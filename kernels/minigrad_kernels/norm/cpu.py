@@ -203,8 +203,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
     sums = sums_of_columns(PRODUCTS if out is None else MASKED, x, 1, workspace, mean[None], g, out, masked)
     table, weight = np.empty((4, 1, mean.size), x.dtype), mean[:0] if weight is None else weight
     join_products(*sums, mean[None], variance[None], eps, weight, len(x), dw, db, table)
-    if dx is not None:
-        finish(x, table, dx, g if out is None else masked)
+    finish(x, table, dx, g if out is None else masked)
 
 
 # ---- groups of channels of each image --------------------------------------------------------------------------------
@@ -221,9 +220,7 @@ def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
 def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     g, matrix, dx = (array.reshape(-1, weight.size) for array in (g, x, dx))
     centres = np.repeat(mean.astype(x.dtype), weight.size // mean.shape[1], axis=1)
-    sums, table = (
-        sums_of_columns(PRODUCTS, matrix, len(x), workspace, centres, g),
-        np.empty((4, *centres.shape), x.dtype),
-    )
+    sums = sums_of_columns(PRODUCTS, matrix, len(x), workspace, centres, g)
+    table = np.empty((4, *centres.shape), x.dtype)
     join_products(*sums, mean, variance, eps, weight, len(matrix) // len(x), dw, db, table)
     finish(matrix, table, dx, g)

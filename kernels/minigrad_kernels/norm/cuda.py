@@ -71,9 +71,8 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
     rung = rung_of("batch_norm_grads", rung, x, g, out, dx, dresidual)
     parts = _sums(rung, x, g, out, mean, dresidual, workspace)
     _totals(cuda_plain.total_grads, dw, (*parts, variance, dw, db, eps))
-    if dx is not None:
-        g, out = (g, out) if dresidual is None else (dresidual, None)
-        _finish(rung, x, g, out, mean, variance, weight, db, dw, dx, eps, False)
+    g, out = (g, out) if dresidual is None else (dresidual, None)
+    _finish(rung, x, g, out, mean, variance, weight, db, dw, dx, eps, False)
 
 
 # ---- rows ------------------------------------------------------------------------------------------------------------

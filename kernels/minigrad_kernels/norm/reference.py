@@ -8,6 +8,10 @@ def _axes(x):
     return tuple(a for a in range(x.ndim) if a != 1), (1, -1) + (1,) * (x.ndim - 2)
 
 
+def _channels(vector, x, xp):
+    return xp.reshape(xp.array(vector, dtype=float), _axes(x)[1])
+
+
 def batch_statistics(x, xp=numpy):
     """(mean, biased variance) of each channel."""
     x = xp.array(x, dtype=float)
@@ -18,13 +22,11 @@ def batch_statistics(x, xp=numpy):
 
 def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, xp=numpy):
     x = xp.array(x, dtype=float)
-    shape = _axes(x)[1]
-    mean, variance = (xp.reshape(xp.array(v, dtype=float), shape) for v in (mean, variance))
-    out = (x - mean) / xp.sqrt(variance + eps)
+    out = (x - _channels(mean, x, xp)) / xp.sqrt(_channels(variance, x, xp) + eps)
     if weight is not None:
-        out = out * xp.reshape(xp.array(weight, dtype=float), shape)
+        out = out * _channels(weight, x, xp)
     if bias is not None:
-        out = out + xp.reshape(xp.array(bias, dtype=float), shape)
+        out = out + _channels(bias, x, xp)
     if residual is not None:
         out = out + xp.array(residual, dtype=float)
     return xp.where(out <= 0, 0.0, out) if relu else out
@@ -36,13 +38,13 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out=None, xp=numpy):
     if out is not None:
         g = xp.where(numpy.array(out) <= 0, 0.0, g)
     axes, shape = _axes(x)
-    deviation = xp.reshape(xp.sqrt(xp.array(variance, dtype=float) + eps), shape)
-    normal = (x - xp.reshape(xp.array(mean, dtype=float), shape)) / deviation
+    deviation = xp.sqrt(_channels(variance, x, xp) + eps)
+    normal = (x - _channels(mean, x, xp)) / deviation
     dw, db = xp.sum(g * normal, axis=axes), xp.sum(g, axis=axes)
     count = x.size / x.shape[1]
     dx = g - (xp.reshape(db, shape) + normal * xp.reshape(dw, shape)) / count
     if weight is not None:
-        dx = dx * xp.reshape(xp.array(weight, dtype=float), shape)
+        dx = dx * _channels(weight, x, xp)
     return dx / deviation, dw, db, g
 
 
@@ -64,10 +66,6 @@ def standardize_grad(g, out, scale, xp=numpy):
 def _grouped(x, groups, xp):
     """(N, C, ...) as (N, groups, elements of a group)."""
     return xp.reshape(x, (x.shape[0], groups, -1))
-
-
-def _channels(vector, x, xp):
-    return xp.reshape(xp.array(vector, dtype=float), (1, -1) + (1,) * (x.ndim - 2))
 
 
 def group_norm(x, weight, bias, eps, num_groups, xp=numpy):
@@ -92,8 +90,8 @@ def group_norm_grads(g, x, mean, variance, weight, eps, xp=numpy):
     h = _grouped(g * _channels(weight, x, xp), groups, xp)
     level, slope = xp.mean(h, axis=2, keepdims=True), xp.mean(h * z, axis=2, keepdims=True)
     dx = xp.reshape((h - level - z * slope) / deviation, x.shape)
-    inner = tuple(axis for axis in range(x.ndim) if axis != 1)
-    return dx, xp.sum(g * xp.reshape(z, x.shape), axis=inner), xp.sum(g, axis=inner)
+    axes = _axes(x)[0]
+    return dx, xp.sum(g * xp.reshape(z, x.shape), axis=axes), xp.sum(g, axis=axes)
 
 
 def layer_norm(x, weight, bias, eps, xp=numpy):

@@ -19,20 +19,7 @@ from .. import bias
 from ..errors import ShapeError
 from ..launcher import SUMS, Call, check, launcher, pair, reads, wants_shape, writes
 from ..toolchain import alias, backend, implementation
-from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs
-
-__all__ = [
-    "adaptive_windows",
-    "average_forward",
-    "average_input_grad",
-    "average_windows",
-    "check_windows",
-    "max_forward",
-    "max_input_grad",
-    "output_shape",
-    "position_type",
-    "workspace",
-]
+from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs  # noqa: F401 (users want them)
 
 HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
 ALIGNMENT = 16  # bytes: what 128-bit accesses want
@@ -93,10 +80,12 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
             dx[n, c, h, w] = sum of m[n, c, i, j] over the windows whose position is that element
             dbias[c] = sum of m over all axes but 1
     Grads   linear in g: dg[n, c, i, j] = the element of v that positions[n, c, i, j] names
-    Shapes  g, out, positions (N, C, I, J), out or None; dx (N, C, H, W); dbias (C,) or None, as it is without out;
+    Shapes  g, out, positions (N, C, I, J); dx (N, C, H, W); dbias (C,); out and dbias both or None;
             workspace: workspace(g) bytes, with out
     """
     op = "max_input_grad"
+    if (out is None) != (dbias is None):
+        raise ShapeError(f"{op}: wants out and dbias, or neither")
     check_windows(op, dx.shape, g, positions, kernel_size, stride, padding, dilation)
     return Call(0 if out is None else _bytes(g), implementation(__name__, op, g))
 

@@ -1,6 +1,7 @@
 """Pooling on the CPU: every thread owns rows of the result, and vectors hold neighbouring channels.
 
-Arrays are C-contiguous (N, H, W, C) views. The steps on vectors of channels are in cpu_windows.py.
+Arrays are C-contiguous (N, H, W, C) views. The steps of greatest elements on vectors of channels are in
+toolchain/pooling.py and in cpu_windows.py.
 
 The gradient of maximum pooling places what each window passes back on the element that it chose. There a thread owns
 bands: the rows of dx that the windows of one row cover, and those up to the next, or the whole image where windows
@@ -12,9 +13,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..toolchain import clear, elements, flat, jit, share, shared
+from ..toolchain import add, clear, elements, flat, jit, share, shared
 from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
-from .cpu_windows import LANES, add_quotient, add_windows, mean_window, place_windows
+from .cpu_windows import LANES, add_windows, place_windows
 from .geometry import PARTS
 
 NOTHING = np.zeros((1, 0))
@@ -44,7 +45,7 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
 def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, dilation, overlap, dx, sums):
     """Into dx, what the windows of a row pass back: added where windows overlap."""
     height, width, channels = dx.shape[1:]
-    steps, taps, wanted = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1], sums.size > 0
+    steps, taps = (dilation[0] * width * channels, dilation[1] * channels), kernel_size[1]
     n, top, j = row // g.shape[1], row % g.shape[1] * stride[0] - padding[0], 0
     p0, p1 = taps_inside(top, height, kernel_size[0], dilation[0])
     while j < g.shape[2]:
@@ -57,13 +58,9 @@ def place_row(g, out, rectified, positions, row, kernel_size, stride, padding, d
         for c in range(0, channels, LANES):
             here, there, rest = at + c, corner + c, channels - c
             if overlap:
-                add_windows(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
-                )  # fmt: skip
+                add_windows(g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, c, rest)
             else:
-                place_windows(
-                    g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, wanted, c, rest
-                )  # fmt: skip
+                place_windows(g, out, rectified, positions, here, inside, steps, taps, dx, there, run, sums, c, rest)
         j += count
 
 
@@ -107,13 +104,13 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
     overlap, bands, parts = _bands(*g.shape[:2], *geometry)
     if not parts:
         dx.fill(0)
-        if dbias is not None:
+        if rectified:
             dbias.fill(0)
         return
-    if dbias is not None:
+    if rectified:
         sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out if rectified else g, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
-    if dbias is not None:
+    if rectified:
         dbias[:] = np.add.reduce(sums)
 
 
@@ -122,30 +119,27 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
 
 @shared
 def average_forward(team, x, rows, columns, out):
-    height, width, channels = x.shape[1:]
-    steps = width * channels, channels
     for row in share(out.shape[0] * out.shape[1], team):
         n, i = row // out.shape[1], row % out.shape[1]
-        image = n * height * width * channels
         for j in range(out.shape[2]):
-            taps, divisor = (rows[i, 0], rows[i, 1], columns[j, 0], columns[j, 1]), rows[i, 2] * columns[j, 2]
-            at = (row * out.shape[2] + j) * channels
-            for c in range(0, channels, LANES):
-                mean_window(x, image + c, taps, steps, out.dtype.type(divisor), out, at + c, channels - c)
+            total, divisor = out[n, i, j], out.dtype.type(rows[i, 2] * columns[j, 2])
+            clear(total)
+            for h in range(rows[i, 0], rows[i, 1]):
+                for w in range(columns[j, 0], columns[j, 1]):
+                    add(x[n, h, w], total)
+            for c in range(total.size):
+                total[c] /= divisor
 
 
 @shared
 def average_input_grad(team, g, rows, columns, dx):
     """Into each row of dx, the shares of all windows that hold it, in a fixed order."""
-    width, channels = dx.shape[2:]
     for row in share(dx.shape[0] * dx.shape[1], team):
         n, h = row // dx.shape[1], row % dx.shape[1]
         clear_band(n, h, h + 1, dx)
         for i in range(g.shape[1]):
             for j in range(g.shape[2] if rows[i, 0] <= h < rows[i, 1] else 0):
                 divisor = dx.dtype.type(rows[i, 2] * columns[j, 2])
-                source = ((n * g.shape[1] + i) * g.shape[2] + j) * channels
                 for w in range(columns[j, 0], columns[j, 1]):
-                    at = (row * width + w) * channels
-                    for c in range(0, channels, LANES):
-                        add_quotient(g, source + c, divisor, dx, at + c, channels - c)
+                    for c in range(dx.shape[3]):
+                        dx[n, h, w, c] += g[n, i, j, c] / divisor

@@ -1,4 +1,4 @@
-"""The innermost steps of average pooling, and of the gradients of both kinds; of max pooling: toolchain/pooling.py.
+"""The innermost step of the gradient of max pooling; that of max pooling itself: toolchain/pooling.py.
 
 All arrays are C-contiguous; `at`, `source` and `corner` are offsets in elements. `count` is how many channels are left
 from there on, at least 1; no more than LANES of them are used.
@@ -10,25 +10,11 @@ from ..toolchain.emit import emitted
 from ..toolchain.pooling import LANES, each_tap, each_window, under_channels
 
 
-@emitted(lanes=LANES)
-def mean_window(emit, x, corner, taps, steps, divisor, out, at, count):
-    """The sum of a window, see max_windows, over a divisor of the element type."""
-
-    def mean(mask):
-        total = emit.variable(emit.filled(0))
-        each_tap(emit, taps, steps, corner, lambda offset, p, q: total.set(total.get() + x.load(offset, mask)))
-        out.store(total.get() / divisor, at, mask)
-
-    under_channels(emit, count, mean)
-
-
 def _place(adds):
     """place_windows, see below, and for windows that overlap add_windows."""
 
     @emitted(lanes=LANES)
-    def place(
-        emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, wanted, first, count,
-    ):  # fmt: skip
+    def place(emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, first, count):
         windows, across, along = run
         total = emit.variable(emit.filled(0, sums.vector))
 
@@ -54,10 +40,10 @@ def _place(adds):
             emit.fetch(dx.at(later + steps[0]), True)
 
         def body(mask):
-            with emit.if_then(wanted):
+            with emit.if_then(rectified):
                 total.set(sums.load(first, mask))
             each_window(emit, windows, ((corner, across), (at, along)), functools.partial(spread, mask))
-            with emit.if_then(wanted):
+            with emit.if_then(rectified):
                 sums.store(total.get(), first, mask)
 
         under_channels(emit, count, body)
@@ -66,13 +52,6 @@ def _place(adds):
 
 
 # Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere. Where
-# rectified, g counts as 0 where out[at:] is not positive; where wanted, sums[first:] += g, in float64.
+# rectified, g counts as 0 where out[at:] is not positive, and sums[first:] += g, in float64.
 place_windows = _place(adds=False)
 add_windows = _place(adds=True)  # the same for windows that overlap: it adds
-
-
-@emitted(lanes=LANES)
-def add_quotient(emit, g, source, divisor, dx, at, count):
-    """dx[at:] += g[source:] / divisor, a number of the element type."""
-    add = lambda mask: dx.store(dx.load(at, mask) + g.load(source, mask) / divisor, at, mask)
-    under_channels(emit, count, add)

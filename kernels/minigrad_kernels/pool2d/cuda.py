@@ -9,7 +9,6 @@ from functools import lru_cache
 import numpy as np
 
 from ..bias.cuda import bias_relu_grad
-from ..elementwise.cuda import relu_grad
 from ..toolchain.cuda.memory import VECTOR, address, aligned, choose, kept
 from . import cuda_plain, cuda_vector
 from .cuda_vector import by
@@ -63,11 +62,8 @@ def _rectified(g, out, dbias, workspace):
     """g where out is positive, or NaN, in a workspace; and its sums."""
     start = -address(workspace) % VECTOR
     masked = workspace[start : start + g.nbytes].view(g.dtype)
-    if dbias is None:
-        relu_grad(g.reshape(-1), out.reshape(-1), masked)
-    else:
-        matrices = (array.reshape(-1, g.shape[3]) for array in (g, out, masked))
-        bias_relu_grad(*matrices, dbias, workspace[start + g.nbytes :])
+    matrices = (array.reshape(-1, g.shape[3]) for array in (g, out, masked))
+    bias_relu_grad(*matrices, dbias, workspace[start + g.nbytes :])
     return masked.reshape(g.shape)
 
 

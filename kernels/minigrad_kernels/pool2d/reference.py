@@ -3,11 +3,6 @@
 import numpy
 
 
-def _taps(kernel_size, dilation):
-    p, q = kernel_size
-    return [(a * dilation[0], b * dilation[1]) for a in range(p) for b in range(q)]
-
-
 def _windows(x, kernel_size, stride, padding, dilation, out_size, fill, xp):
     """All elements of each window: (taps, N, C, I, J), `fill` where a tap lies outside the input."""
     reach = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out_size, stride, kernel_size, dilation, strict=True)]
@@ -15,7 +10,7 @@ def _windows(x, kernel_size, stride, padding, dilation, out_size, fill, xp):
     wide = ((0, 0), (0, 0), (padding[0], after[0]), (padding[1], after[1]))
     x = xp.pad(x, wide, mode="constant", constant_values=fill)
     ends = [(o - 1) * s + 1 for o, s in zip(out_size, stride, strict=True)]
-    taps = _taps(kernel_size, dilation)
+    taps = [(a * dilation[0], b * dilation[1]) for a, b in numpy.ndindex(*kernel_size)]
     return xp.stack([x[:, :, a : a + ends[0] : stride[0], b : b + ends[1] : stride[1]] for a, b in taps])
 
 

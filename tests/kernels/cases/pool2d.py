@@ -34,7 +34,7 @@ def some_positions(x_shape, geometry, out):
 
 
 def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=False):
-    """max_forward and max_input_grad, and the latter with a ReLU, with and without the gradient of the bias."""
+    """max_forward and max_input_grad, and the latter with a ReLU and the gradient of a bias before it."""
     params = dict(kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
     geometry, image = tuple(params.values()), CHANNELS_LAST
     out = output_shape("max_pool2d", x, *geometry, ceil_mode)
@@ -51,12 +51,11 @@ def maximum(x, kernel_size, stride, padding=(0, 0), dilation=(1, 1), ceil_mode=F
         return case("max_input_grad", (out, g_out, out), outputs, (0, 1) if g_out else (0,), **settings)
 
     results = Output(out, image), Output(out, image, str(position_type(kernel_size)))
-    dx, rectified = Output(x, image), dict(relative=True, terms=windows + TERMS)
+    dx = Output(x, image)
     return [
         case("max_forward", (x,), results, reference_params={"out_size": out[2:]}),
         grad(None, (dx,), terms=windows),
-        grad(out, (dx,), **rectified),
-        grad(out, (dx, Output(x[1:2])), **rectified),
+        grad(out, (dx, Output(x[1:2])), relative=True, terms=windows + TERMS),
     ]
 
 
