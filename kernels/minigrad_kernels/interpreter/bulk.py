@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import tensor_map
-from .memory import ATOMIC, WRITE, Region
+from .lanes import Repeated
+from .memory import ATOMIC, WRITE
 from .operations import Unknown
 from .program import SHARED_START
 from .proxy import MOST
-from .report import SECTOR
 from .slots import address_of, builder, nothing
 from .syntax import Cell
 from .warpgroup import swizzled
@@ -236,7 +236,7 @@ def _copy(m, instruction, to, address, barrier, row, column):
         return fault("misaligned", f"writes {where}, which is no multiple of {ALIGNMENT}")
     if shared.outside(np.array([to]), map_.box_rows * width).any():
         return fault("out of bounds", f"writes {map_.box_rows * width} bytes {where}")
-    data = _read(m, lanes, map_, row, column, fault)
+    data = _read(m, instruction, map_, row, column)
     lines = np.arange(map_.box_rows)[:, None] * width
     words = shared.locate(swizzled(to + lines + np.arange(0, width, 4)).reshape(-1), lanes) // 4
     if m.proxy.flying[words].any() or (m.copies.step[words] > 0).any():
@@ -249,32 +249,18 @@ def _copy(m, instruction, to, address, barrier, row, column):
     return None
 
 
-def _read(m, lanes, map_, row, column, fault):
+def _read(m, instruction, map_, row, column):
     """The box (rows, bytes) of a matrix that begins at that row and column."""
     data = np.zeros((map_.box_rows, map_.box_columns * map_.size), np.uint8)
     first, end = max(column, 0), min(column + map_.box_columns, map_.columns)
     rows = np.arange(max(row, 0), min(row + map_.box_rows, map_.rows))
     if end <= first or not len(rows):
         return data
-    size = (end - first) * map_.size
-    addresses = map_.address + rows * map_.stride + first * map_.size
-    region, _ = m.everywhere.memory(map_.address >> 32)
-    outside = np.ones(1, np.bool_) if not isinstance(region, Region) else region.outside(addresses, size)
-    if outside.any():
-        fault("out of bounds", f"reads {size} bytes at {region.where(int(addresses[outside.argmax()]))}")
-        return data
-    bytes_ = region.locate(addresses, lanes)[:, None] + np.arange(size)
-    name = region.nearest(int(bytes_[0, 0]))[3]
-    if region.written is not None and not region.written[bytes_].all():
-        fault("unwritten read", f"reads bytes of {name} that nobody wrote")
-    if region.races is not None:
-        block = m.geometry.block_in_grid[lanes.at]
-        width = 4 if size % 4 == 0 and not (addresses % 4).any() else map_.size
-        units = bytes_[:, ::width].reshape(-1)
-        if region.races.read(block.repeat(len(units)), units, width).any():
-            fault("global race", f"reads {region.where(int(addresses[0]))}: another block of the launch wrote it")
-    touched = int(((addresses + size - 1) // SECTOR - addresses // SECTOR + 1).sum())
-    m.counts.transfer(True, touched, len(rows) * -(-size // SECTOR), [(name, size * len(rows), touched)])
+    addresses, size = map_.address + rows * map_.stride + first * map_.size, (end - first) * map_.size
+    width = map_.size if size % 4 or (addresses % 4).any() else 4
+    places = addresses[:, None] + np.arange(0, size, width)
+    lanes = Repeated(m.lanes, places.shape)
+    (found,) = m.everywhere.access(instruction, lanes, places.reshape(-1), np.dtype(f"u{width}"), 1)
     at = (first - column) * map_.size
-    data[rows - row, at : at + size] = region.bytes[bytes_]
+    data[rows - row, at : at + size] = found.view(np.uint8).reshape(len(rows), size)
     return data

@@ -106,3 +106,14 @@ class Lanes:
         if self.whole:
             return table.reshape(-1)
         return table.reshape(-1)[self.rows]
+
+
+class Repeated(Lanes):
+    """Each lane as often as it has access to memory in one instruction: (rows, places), a row for what moves at once."""
+
+    def __init__(self, lanes, shape):
+        super().__init__(lanes.geometry, lanes.index.repeat(shape[0] * shape[1] // lanes.count))
+        self.at, self.shape = self.index, shape
+
+    def to_warps(self, values, fill=0):
+        return values.reshape(self.shape)

@@ -200,9 +200,9 @@ class Machine:
         return self.instructions[number].location
 
     def fault(self, kind, instruction, lanes, bad, text):
-        """Report that some of these lanes do wrong, once for each instruction; text(i): what the i-th of them does."""
+        """Report what these lanes do wrong, if any does, once for each instruction; text(i): what the i-th does."""
         key = kind, instruction.number
-        if key in self.faults:
+        if key in self.faults or not bad.any():
             return
         first, others = int(bad.argmax()), int(np.count_nonzero(bad)) - 1
         message = f"{instruction.opcode} {text(first)}; {self.geometry.name(int(lanes.index[first]))}"

@@ -86,11 +86,14 @@ class Memory:
 
     bytes    the memory itself
     written  None, or 255 for each byte that was written
+    space    its name; races: None, or who touched it
     locate   (addresses, lanes): offsets in the bytes; where: an address in words
     outside  (addresses, size): which lie outside
     """
 
     machine: Any  # the machine.Machine
+    space: str
+    races: Any = None
     locate: Callable
     outside: Callable
     where: Callable
@@ -104,9 +107,8 @@ class Memory:
 
     def tell(self, kind, instruction, lanes, addresses, bad, before, after=""):
         """Report bad accesses, if there are any; before, after: words around their place."""
-        if bad.any():
-            text = lambda i: f"{before} {self.where(int(addresses[i]))}{after}"
-            self.machine.fault(kind, instruction, lanes, bad, text)
+        text = lambda i: f"{before} {self.where(int(addresses[i]))}{after}"
+        self.machine.fault(kind, instruction, lanes, bad, text)
 
     def good(self, instruction, lanes, addresses, size, access):
         """Which accesses are aligned and within bounds, None if all; the others are reported."""
@@ -178,6 +180,22 @@ class Memory:
         found = marks[offsets // size] == whole
         return found if found.ndim == 1 else found.all(axis=1)
 
+    def check_races(self, instruction, lanes, addresses, offsets, size, access):
+        races, who = self.races, self.races.who
+        if access == READ:
+            found = races.read(lanes, offsets, size)
+        else:
+            found = races.write(lanes, offsets, size, instruction.number, access == ATOMIC)
+        after_write, after_read, together, steps = found
+        for bad, other in (
+            (together, f"which another {who} writes in the same instruction"),
+            (after_write, f"which another {who} wrote ({{}}), {races.apart}"),
+            (after_read, f"which another {who} read, {races.apart}"),
+        ):
+            if bad is not None and bad.any():
+                other = f", {other.format(self.machine.location(steps[bad][0]))}"
+                self.tell(f"{self.space} race", instruction, lanes, addresses, bad.any(axis=1), access, other)
+
     def check_written(self, instruction, lanes, addresses, offsets, size):
         if self.written is not None:
             missing, what = ~self.was_written(offsets, size), f"reads {size} bytes at"
@@ -198,7 +216,7 @@ class _Owned(Memory):
 
     def __init__(self, machine, name, start, end, owner):
         """owner: for each lane, the number of the thread or block whose memory it sees."""
-        self.name, self.start, self.end = name, start, end
+        self.space, self.start, self.end = name, start, end
         self.stride = -(-(end - start) // 16) * 16
         self.moved = owner * self.stride - start
         size = self.stride * (int(owner[-1]) + 1)
@@ -211,7 +229,7 @@ class _Owned(Memory):
         return (addresses < self.start) | (addresses > self.end - size)
 
     def where(self, address):
-        return f"byte {address - self.start} of {self.end - self.start} bytes of {self.name} memory"
+        return f"byte {address - self.start} of {self.end - self.start} bytes of {self.space} memory"
 
 
 class Local(_Owned):
@@ -237,21 +255,6 @@ class Shared(_Owned):
             self.machine.proxy.check(instruction, lanes, addresses, offsets, size, access)
         self.check_races(instruction, lanes, addresses, offsets, size, access)
 
-    def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        if access == READ:
-            found = self.races.read(lanes, offsets, size)
-        else:
-            found = self.races.write(lanes, offsets, size, instruction.number, access == ATOMIC)
-        after_write, after_read, together, steps = found
-        for bad, other in (
-            (together, "which another thread writes in the same instruction"),
-            (after_write, "which another thread wrote ({}), with no barrier between"),
-            (after_read, "which another thread read, with no barrier between"),
-        ):
-            if bad is not None and bad.any():
-                other = f", {other.format(self.machine.location(steps[bad][0]))}"
-                self.tell("shared race", instruction, lanes, addresses, bad.any(axis=1), access, other)
-
 
 # ---- global ----------------------------------------------------------------------------------------------------------
 
@@ -264,7 +267,7 @@ class Region(Memory):
 
     def __init__(self, machine, number, memory, written, ranges):
         super().__init__(machine, memory, written)
-        self.base, self.ranges = (number << WINDOW_BITS) + START, ranges
+        self.space, self.base, self.ranges = "global", (number << WINDOW_BITS) + START, ranges
         self.reach = _merged((low, high) for low, high, _, _ in ranges)
         self.open = _merged((low, high) for low, high, may, _ in ranges if may and memory.flags.writeable)
         self.races = BlockRaces(len(memory)) if machine.several_blocks else None
@@ -311,17 +314,6 @@ class Region(Memory):
                 if not left.any():
                     break
         self.machine.counts.transfer(access == READ, touched, least, by_array)
-
-    def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        block = self.machine.geometry.block_in_grid[lanes.at]
-        if access == READ:
-            found = ((self.races.read(block, offsets, size), "wrote it"),)
-        else:
-            after_write, after_read = self.races.write(block, offsets, size, access == ATOMIC)
-            found = ((after_write, "writes it too"), (after_read, "read it"))
-        for bad, did in found:
-            did = f": another block of the launch {did}"
-            self.tell("global race", instruction, lanes, addresses, bad.any(axis=1), access, did)
 
 
 def _merged(ranges):

@@ -11,6 +11,7 @@ are not watched until then. Reads by threads are not held against bulk copies th
 
 import numpy as np
 
+from .lanes import Lanes, Repeated
 from .memory import READ, filled, words_of
 
 MOST = 64  # mbarriers of a block
@@ -37,28 +38,21 @@ class Proxy:
 
     def read(self, instruction, warps, addresses, offsets):
         """Products of these warps read chunks of 16 bytes: (warps, chunks); gives whether all may be read."""
-        shared, races = self.machine.shared, self.machine.shared.races
-        outside = shared.outside(addresses, 16)
-        if outside.any():
-            what = lambda warp, chunk: f"reads 16 bytes at {shared.where(int(addresses[warp, chunk]))}"
-            self.fault("out of bounds", instruction, outside, what)
+        shared, geometry, words = self.machine.shared, self.geometry, words_of(offsets.reshape(-1), 16)
+        first = np.searchsorted(geometry.warp, warps)  # the first lane of each warp
+        lanes, places = Repeated(Lanes(geometry, first), addresses.shape), addresses.reshape(-1)
+        if shared.good(instruction, lanes, places, 16, READ) is not None:
             return False
-        where = lambda warp, chunk: f"reads {shared.where(int(addresses[warp, chunk]))}"
-        words = offsets[:, :, None] // 4 + np.arange(4)
-        first = np.searchsorted(self.geometry.warp, warps)[:, None, None]  # the first lane of each warp
-        units = races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1)
-        unordered, unfenced = races.before_proxy(units, first)
-        missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(*offsets.shape, 1)
+        access = instruction, lanes, places, offsets.reshape(-1), 16, READ
+        self.machine.copies.check(*access)
+        self.check(*access)
+        shared.check_written(*access[:5])
+        unordered, unfenced = shared.races.before_proxy(shared.races.units(access[3], 16), lanes.index[:, None])
         for kind, bad, why in (
-            ("cp.async wait", self.machine.copies.step[words] > 0, "to which a cp.async is under way"),
-            ("bulk wait", self.flying[words] > 0, "to which a bulk copy is under way"),
-            ("bulk wait", self.unseen(warps, words), "which a bulk copy brought whose mbarrier it has not waited for"),
-            ("unwritten read", missing, "that nobody wrote"),
             ("shared race", unordered, "which another thread wrote, with no barrier between"),
             ("proxy fence", unfenced, "whose writer has executed no fence.proxy.async since"),
         ):
-            text = lambda warp, chunk, why=why: f"{where(warp, chunk)}, {why}"
-            self.fault(kind, instruction, bad.any(axis=2), text)
+            shared.tell(kind, instruction, lanes, places, bad.any(axis=1), READ, f", {why}")
         self.begun[warps] += 1
         for warp, row in zip(warps.tolist(), words.reshape(len(warps), -1) % self.words, strict=True):
             self.reads.setdefault(warp, np.zeros(self.words, np.int32))[row] = self.begun[warp]
@@ -119,13 +113,6 @@ class Proxy:
             self.machine.shared.tell(kind, instruction, lanes, addresses, bad, access, f", {why}")
         if access != READ:
             self.brought[words] = 0
-
-    def fault(self, kind, instruction, bad, text):
-        """A fault of warps that execute; bad: (warps, things), text(warp, thing) of the first of them."""
-        if bad.any():
-            row = self.machine.lanes.rows // 32
-            what = lambda i: text(row[i], bad[row[i]].argmax())
-            self.machine.fault(kind, instruction, self.machine.lanes, bad.any(axis=1)[row], what)
 
     # ---- bulk copies ---------------------------------------------------------------------------------------------
 

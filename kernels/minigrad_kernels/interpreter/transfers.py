@@ -151,10 +151,9 @@ class Copies:
             return
         words = words_of(offsets, size)
         late = self.step[words] > 0
-        if late.any():
-            where = lambda i: self.machine.shared.where(int(addresses[i]))
-            text = lambda i: f"{access} {where(i)}, to which {self.under_way(words[i, late[i].argmax()])}"
-            self.machine.fault("cp.async wait", instruction, lanes, late.any(axis=1), text)
+        where = lambda i: self.machine.shared.where(int(addresses[i]))
+        text = lambda i: f"{access} {where(i)}, to which {self.under_way(words[i, late[i].argmax()])}"
+        self.machine.fault("cp.async wait", instruction, lanes, late.any(axis=1), text)
 
     def under_way(self, word):
         """Which copy is under way to a word, and which wait would cover it."""
@@ -224,9 +223,8 @@ def _copy(m, instruction, targets, origins, size, given):
     """given: how many bytes of the source each lane reads; the rest becomes zero."""
     lanes = m.lanes
     bent = origins & size - 1 != 0
-    if bent.any():
-        text = lambda i: f"reads {size} bytes at {int(origins[i]):#x}, which is no multiple of {size}"
-        m.fault("misaligned", instruction, lanes, bent, text)
+    text = lambda i: f"reads {size} bytes at {int(origins[i]):#x}, which is no multiple of {size}"
+    m.fault("misaligned", instruction, lanes, bent, text)
     amounts = np.full(lanes.count, size) if given is None else np.minimum(given, size).astype(np.int64)
     data = np.zeros((lanes.count, size), np.uint8)
     for amount in np.unique(amounts):

@@ -102,9 +102,8 @@ def together(slots, instruction):
         tables = [m.lanes.to_warps(read(m)) for read in sources]
         masks = m.get(mask)
         own = masks >> m.geometry.lane[m.at].astype(np.uint32) & np.uint32(1) != 0
-        if not own.all():
-            text = lambda i: f"has the member mask {int(masks[i]):#010x}, which leaves out the lane itself"
-            m.fault("divergent warp", instruction, m.lanes, ~own, text)
+        text = lambda i: f"has the member mask {int(masks[i]):#010x}, which leaves out the lane itself"
+        m.fault("divergent warp", instruction, m.lanes, ~own, text)
         results = None
         for value in np.unique(masks):
             here = m.lanes.to_warps((masks == value) & own, False)
