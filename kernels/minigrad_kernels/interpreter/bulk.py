@@ -16,7 +16,7 @@ from .memory import ATOMIC, WRITE
 from .operations import Unknown
 from .program import SHARED_START
 from .proxy import MOST
-from .slots import address_of, builder, nothing
+from .slots import Gate, address_of, builder, nothing
 from .syntax import Cell
 from .warpgroup import swizzled
 
@@ -68,9 +68,12 @@ class Copy:
 
 @builder("mbarrier")
 def mbarrier(slots, instruction):
-    """mbarrier.init, and arrive, also with expect_tx; try_wait is `waiting`."""
+    """mbarrier.init, and arrive, also with expect_tx; try_wait, which has waited by now."""
     kind, *more = instruction.parts[1:]
     operands = list(instruction.operands)
+    if kind == "try_wait":
+        result = slots.target(operands[0], "pred")
+        return lambda m: m.put(result, True)
     if kind not in ("init", "arrive") or set(more) - {"shared", "shared::cta", "b64", "release", "cta", "expect_tx"}:
         raise Unknown("is a form that is not known")
     if kind == "arrive" and operands.pop(0) != "_":
@@ -134,17 +137,18 @@ def _arrive(m, instruction, lane, barrier):
     barrier.settle()
 
 
-def waiting(slots, instruction):
-    """A function (machine, whether to let all go): which of the lanes that execute have seen their phase end."""
+def phase_gate(slots, instruction):
+    """The Gate of mbarrier.try_wait: lanes wait until their phase is over."""
+    if instruction.parts[1] != "try_wait":
+        return None
     if instruction.parts[2] != "parity" or len(instruction.operands) != 3:
         raise Unknown("is a form that is not known")
-    target, place, parity = instruction.operands
-    result, address, wanted = slots.target(target, "pred"), address_of(slots, place), slots.source(parity, "u32")
+    _, place, parity = instruction.operands
+    address, wanted = address_of(slots, place), slots.source(parity, "u32")
 
-    def test(m, force):
-        addresses, parities = address(m), m.get(wanted) & 1
-        over = np.ones(m.lanes.count, np.bool_)
-        for i, barrier in enumerate(_find(m, instruction, m.lanes, addresses)):
+    def opens(m):
+        over, parities = np.ones(m.lanes.count, np.bool_), m.get(wanted) & 1
+        for i, barrier in enumerate(_find(m, instruction, m.lanes, address(m))):
             if barrier is None:
                 continue
             if barrier.phases & 1 == parities[i]:  # not over: what is under way arrives now, and not before
@@ -155,14 +159,13 @@ def waiting(slots, instruction):
             if over[i]:
                 warp = m.geometry.warp[m.lanes.index[i]]
                 np.maximum(m.proxy.seen[warp], barrier.told, out=m.proxy.seen[warp])
-        if force and not over.all():
-            text = lambda i: _lacking(m, int(addresses[i]), m.lanes.index[i])
-            m.fault("mbarrier wait", instruction, m.lanes, ~over, text)
-            over[:] = True
-        m.put(result, over)
         return over
 
-    return test
+    def complain(m):
+        text = lambda i: _lacking(m, int(address(m)[i]), m.lanes.index[i])
+        m.fault("mbarrier wait", instruction, m.lanes, np.ones(m.lanes.count, np.bool_), text)
+
+    return Gate(0, opens, complain)
 
 
 def _lacking(m, address, lane):

@@ -109,7 +109,7 @@ class Lanes:
 
 
 class Repeated(Lanes):
-    """Each lane as often as it has access to memory in one instruction: (rows, places), a row for what moves at once."""
+    """Lanes, each as often as it has access in one instruction: shape (rows, places), a row for what moves at once."""
 
     def __init__(self, lanes, shape):
         super().__init__(lanes.geometry, lanes.index.repeat(shape[0] * shape[1] // lanes.count))

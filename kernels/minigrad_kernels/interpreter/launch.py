@@ -17,7 +17,7 @@ from .operations import DTYPES
 from .program import SHARED_START, plain_name
 from .report import Report
 from .slots import FIRST_ARRAY, allocate
-from .translate import ends_a_run, translate
+from .translate import BRANCHES, translate
 
 BATCH_THREADS = 4096
 BATCH_SHARED = 2 << 20
@@ -176,7 +176,7 @@ def _count(code, machine):
     for start, run in code.runs.items():
         warps = machine.executed[start]
         for instruction in code.program.instructions[start : start + run.length] if warps else ():
-            plain = instruction.guard is None or ends_a_run(instruction)
+            plain = instruction.guard is None or instruction.parts[0] in BRANCHES
             opcodes[instruction.opcode] += warps if plain else machine.guarded[instruction.number]
     for opcode, number in opcodes.items():
         if number:

@@ -1,4 +1,4 @@
-"""What the lanes of a warp do together: shfl, vote, activemask, bar.warp.sync.
+"""What lanes do together: shfl, vote, activemask, and barriers; and where they wait for one another.
 
 Functions take tables of shape (warps, 32). `members` (bool) names the lanes that take part: active, and in the member
 mask. What a lane that is no member gets is without meaning.
@@ -11,26 +11,68 @@ import numpy as np
 from .array import FILL
 from .lanes import BIT, WARP
 from .operations import Unknown
-from .slots import builder
+from .slots import Gate, builder
 from .syntax import Vector
 
 LANE = np.arange(WARP)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
+BARRIERS = ("bar", "barrier")
 TOGETHER = ("shfl", "vote")
 ALIGNED = ("mma", "ldmatrix", "wgmma")
 
 
-def members_of(slots, instruction):
-    """A function that gives, for each lane that executes it, the lanes that must meet, as bits; None if none must."""
+def gate(slots, instruction):
+    """The Gate of a barrier, or of an instruction for which lanes of a warp must meet."""
     root, parts = instruction.parts[0], instruction.parts
+    if root in BARRIERS and parts[1:2] != ("warp",):
+        return Gate(2, _whole_blocks, lambda m: _complain_of_barrier(m, instruction))
     if root in ALIGNED:
-        return lambda m: np.full(m.lanes.count, 0xFFFFFFFF, np.uint32)
-    if root not in TOGETHER and parts[:3] != ("bar", "warp", "sync"):
-        return None
-    if "sync" not in parts:
+        members = lambda m: np.uint32(0xFFFFFFFF)
+    elif "sync" in parts:
+        mask = slots.source(instruction.operands[-1], "u32")
+        members = lambda m: m.get(mask)
+    else:
         raise Unknown("lacks .sync")
-    mask = slots.source(instruction.operands[-1], "u32")
-    return lambda m: m.get(mask)
+
+    def missing(m):
+        """For each lane the lanes that its warp lacks, as bits; of lanes that have ended nothing is expected."""
+        geometry, absent = m.geometry, np.zeros(m.geometry.warps * WARP, np.bool_)
+        absent[geometry.place] = m.live
+        absent[geometry.place[m.at]] = False
+        return members(m) & (absent.reshape(-1, WARP) * BIT).sum(axis=1, dtype=np.uint32)[geometry.warp[m.at]]
+
+    def opens(m):
+        if m.lanes.whole:
+            return None
+        warp, waits = m.geometry.warp[m.at], np.zeros(m.geometry.warps, np.bool_)
+        waits[warp[missing(m) != 0]] = True
+        return ~waits[warp]
+
+    def complain(m):
+        lacks = missing(m)
+        names = lambda i: ", ".join(str(lane) for lane in range(WARP) if int(lacks[i]) >> lane & 1)
+        text = lambda i: f"names lanes of the warp that are not there: {names(i)}"
+        m.fault("divergent warp", instruction, m.lanes, lacks != 0, text)
+
+    return Gate(1, opens, complain)
+
+
+def _whole_blocks(m):
+    """Lanes of blocks of which all threads are here."""
+    if m.full:
+        return None
+    block = m.geometry.block_of[m.at]
+    return np.bincount(block)[block] == m.geometry.threads
+
+
+def _complain_of_barrier(m, instruction):
+    def text(i):
+        others = m.geometry.block_of == m.geometry.block_of[m.lanes.index[i]]
+        here, ended, threads = others[m.at].sum(), (others & ~m.live).sum(), m.geometry.threads
+        there = f"is reached by {here} of {threads} threads of a block"
+        return f"{there}, {threads - here - ended} wait at other barriers, {ended} have ended"
+
+    m.fault("divergent barrier", instruction, m.lanes, np.ones(m.lanes.count, np.bool_), text)
 
 
 # ---- functions of tables ---------------------------------------------------------------------------------------------
@@ -120,6 +162,18 @@ def active_mask(slots, instruction):
     return lambda m: put(m, [target], [_mask(m.lanes.to_warps(np.ones(m.lanes.count, np.bool_), False))])
 
 
-@builder("bar")
-def warp_barrier(slots, instruction):
-    return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_warp)
+@builder(*BARRIERS)
+def barrier(slots, instruction):
+    """bar.warp.sync and the barrier of all threads of a block."""
+    if instruction.parts[1] == "warp":
+        return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_warp)
+    if set(instruction.parts[1:]) - {"cta", "aligned"} != {"sync"} or len(instruction.operands) > 1:
+        raise Unknown("is a barrier that is not known")
+
+    def step(m):
+        m.counts.barriers += len(np.unique(m.geometry.block_of[m.at]))
+        m.shared.races.advance(m.lanes, m.shared.races.since_block, m.shared.races.since_warp)
+        if m.asynchronous:
+            m.proxy.join(m.lanes)
+
+    return step
