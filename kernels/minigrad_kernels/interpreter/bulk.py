@@ -17,9 +17,9 @@ from .operations import Unknown
 from .program import SHARED_START
 from .proxy import MOST
 from .slots import Gate, address_of, builder, nothing
-from .syntax import Cell
 from .warpgroup import swizzled
 
+BULK = np.iinfo(np.int32).max  # the group of bulk copies among those of cp.async: nobody waits for it
 SIZE, ALIGNMENT = 8, 128  # bytes of an mbarrier; what a box in shared memory begins at multiples of
 
 
@@ -54,13 +54,13 @@ class Barrier:
 
 @dataclass
 class Copy:
-    """words: where it goes, places of 32 bits in shared memory; column, phase: of the mbarrier, when it has come."""
+    """words: where its bytes go, in 32 bits; column, phase: of the mbarrier, when it has come."""
 
     words: np.ndarray
-    data: np.ndarray
+    size: int
     column: int
+    number: int  # among all copies
     phase: int = 0
-    number: int = 0  # among all copies
 
 
 # ---- mbarriers -------------------------------------------------------------------------------------------------------
@@ -200,10 +200,10 @@ def copy_box(slots, instruction):
     if instruction.parts[2:] != ("bulk", "tensor", "2d", "shared::cluster", "global", "mbarrier::complete_tx::bytes"):
         raise Unknown("is a copy that is not known")
     to, cell, barrier = instruction.operands
-    if not isinstance(cell, Cell):
-        raise Unknown("has no coordinates, which is not known")
-    target, map_at, gate = (address_of(slots, operand) for operand in (to, (cell.base, 0), barrier))
+    target, map_at, gate = (address_of(slots, operand) for operand in (to, cell, barrier))
     places = [slots.source(operand, "s32") for operand in cell.place]
+    if len(places) != 2:
+        raise Unknown("has no two coordinates, which is not known")
 
     def step(m):
         whole = m.lanes
@@ -242,13 +242,14 @@ def _copy(m, instruction, to, address, barrier, row, column):
     data = _read(m, instruction, map_, row, column)
     lines = np.arange(map_.box_rows)[:, None] * width
     words = shared.locate(swizzled(to + lines + np.arange(0, width, 4)).reshape(-1), lanes) // 4
-    if m.proxy.flying[words].any() or (m.copies.step[words] > 0).any():
+    if (m.copies.step[words] > 0).any():
         fault("bulk wait", f"writes {where}, to which another copy is under way")
     if m.proxy.still_read(m.geometry.warp[lanes.at], words[None]).any():
         fault("wgmma wait", f"writes {where}, which a product may still read")
-    copy = Copy(words, data.reshape(-1).view(np.uint32), barrier.column)
+    copy = Copy(words, data.nbytes, barrier.column, len(m.proxy.copies))
     barrier.copies.append(copy)
-    m.proxy.start(copy)
+    m.proxy.copies.append(copy)
+    m.copies.start(instruction, lanes.index[0], words, data.reshape(-1).view(np.uint32), BULK)
     return None
 
 

@@ -8,7 +8,8 @@ until nobody else can go on: that is a fault, and then they are let go.
 import numpy as np
 
 from ..errors import StateError
-from .memory import Local, Shared
+from .memory import Owned, Shared
+from .program import LOCAL_START
 from .proxy import Proxy
 from .report import Counts, Fault
 from .transfers import Copies
@@ -41,7 +42,7 @@ class Machine:
         self.geometry, self.r = geometry, registers
         self.geometry.set_blocks(first_block)
         self.shared = Shared(self, shared_end)
-        self.local = Local(self, self.code.program.local)
+        self.local = Owned(self, "local", LOCAL_START, self.code.program.local, geometry.everyone.index)
         self.copies = Copies(self, len(self.shared.bytes))
         self.proxy = Proxy(self, self.shared.stride)
         self.live = np.ones(self.geometry.lanes, np.bool_)

@@ -12,7 +12,7 @@ import numpy as np
 from .array import FILL, START, WINDOW_BITS, allocation
 from .lanes import WARP
 from .operations import GENERIC
-from .program import LOCAL_START, SHARED_START
+from .program import SHARED_START
 from .races import BlockRaces, ThreadRaces
 from .report import SECTOR
 
@@ -211,7 +211,7 @@ class Memory:
 # ---- of a thread, of a block -----------------------------------------------------------------------------------------
 
 
-class _Owned(Memory):
+class Owned(Memory):
     """Memory of which each thread, or each block, has as much at the same addresses."""
 
     def __init__(self, machine, name, start, end, owner):
@@ -232,14 +232,7 @@ class _Owned(Memory):
         return f"byte {address - self.start} of {self.end - self.start} bytes of {self.space} memory"
 
 
-class Local(_Owned):
-    """Memory of a thread alone."""
-
-    def __init__(self, machine, end):
-        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.everyone.index)
-
-
-class Shared(_Owned):
+class Shared(Owned):
     """Memory of a block."""
 
     def __init__(self, machine, end):
@@ -271,7 +264,6 @@ class Region(Memory):
         self.reach = _merged((low, high) for low, high, _, _ in ranges)
         self.open = _merged((low, high) for low, high, may, _ in ranges if may and memory.flags.writeable)
         self.races = BlockRaces(len(memory)) if machine.several_blocks else None
-        self.touched = set()
 
     def locate(self, addresses, lanes):
         return addresses - self.base
@@ -294,9 +286,6 @@ class Region(Memory):
             self.check_races(instruction, lanes, addresses, offsets, size, access)
         if access == READ:
             return None
-        for low, high, writable, name in self.ranges:
-            if writable and name not in self.touched and ((offsets >= low) & (offsets < high)).any():
-                self.touched.add(name)
         sealed = _outside(self.open, offsets, size)
         self.tell("read-only", instruction, lanes, addresses, sealed, access, " and is read-only")
         return ~sealed if sealed.any() else None
@@ -353,8 +342,9 @@ class Nowhere(Memory):
 class Windows:
     """All memory by address, global or generic: the upper half says whose it is."""
 
-    def __init__(self, machine):
-        self.machine = machine
+    def __init__(self, machine, named):
+        """named: for each allocation the (first byte, end, whether it may be written, name) of arrays in it."""
+        self.machine, self.named = machine, named
         self.regions = {}
         self.nowhere = Nowhere(machine, None)
 
@@ -369,11 +359,11 @@ class Windows:
             owner = found and found.owner()
             if owner is None:
                 return self.nowhere, 0
-            region = self.add(found, owner, [])
+            region = self.add(found, owner, self.named.get(number, []))
         return region, 0
 
     def add(self, found, owner, ranges):
-        """The Region of an allocation. ranges: (first byte, end, whether it may be written, name)"""
+        """The Region of an allocation, also with what `address` gave to reach it."""
         for (low, high), writable in list(found.ranges.items()):
             ranges = [*ranges, (low, high, writable, f"the array at {(found.number << WINDOW_BITS) + START + low:#x}")]
         memory = owner.ravel(order="K").view(np.ndarray).view(np.uint8)

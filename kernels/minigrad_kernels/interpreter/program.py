@@ -162,7 +162,7 @@ class _Linker:
     def address(self, text):
         base, *place = split(text)
         if place:
-            return syntax.Cell(self.operand(base), self.operand(place[0]).elements)
+            return syntax.Address(self.operand(base), 0, self.operand(place[0]).elements)
         match = SUM.match(text)
         if match and NUMBER.match(match[2]):
             return syntax.Address(self.operand(match[1]), int(match[2], 0))

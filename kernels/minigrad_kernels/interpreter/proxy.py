@@ -12,7 +12,7 @@ are not watched until then. Reads by threads are not held against bulk copies th
 import numpy as np
 
 from .lanes import Lanes, Repeated
-from .memory import READ, filled, words_of
+from .memory import READ, words_of
 
 MOST = 64  # mbarriers of a block
 
@@ -29,7 +29,7 @@ class Proxy:
         self.begun = np.zeros(warps, np.int32)  # products
         self.groups = [[] for _ in range(warps)]  # of those, how many at each commit that nobody has waited for
         self.reads = {}  # by warp, for each word of its block: the number of the last product that reads it
-        self.flying, self.brought = np.zeros((2, self.words * self.geometry.blocks), np.int32)  # by word: the copy
+        self.brought = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the number of the bulk copy
         self.copies = [None]  # by number
         self.barriers = {}  # bulk.Barrier by their places
         self.maps = set()  # (lane, address) of tensor maps that a fence has acquired
@@ -106,7 +106,6 @@ class Proxy:
         words, warps = words_of(offsets, size), self.geometry.warp[lanes.at]
         held = np.zeros(0, np.bool_) if access == READ else self.still_read(warps, words)
         for kind, bad, why in (
-            ("bulk wait", self.flying[words].any(axis=1), "to which a bulk copy is under way"),
             ("bulk wait", self.unseen(warps, words).any(axis=1), "whose mbarrier it has not waited for"),
             ("wgmma wait", held, "which a product may still read"),
         ):
@@ -114,22 +113,11 @@ class Proxy:
         if access != READ:
             self.brought[words] = 0
 
-    # ---- bulk copies ---------------------------------------------------------------------------------------------
-
-    def start(self, copy):
-        """A bulk copy is under way to its words, which hold NaN patterns until it arrives."""
-        copy.number = len(self.copies)
-        self.copies.append(copy)
-        self.flying[copy.words] = copy.number
-        self.machine.shared.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
-
     def arrive(self, copy, barrier):
-        """What a copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
-        shared = self.machine.shared
-        copy.phase = barrier.phases + 1
-        shared.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
-        shared.mark(copy.words * 4, 4)
-        shared.races.writers[2][shared.races.units(copy.words * 4, 4)] = 0
-        self.flying[copy.words], self.brought[copy.words] = 0, copy.number
-        barrier.missing -= copy.data.nbytes
+        """What a bulk copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
+        copy.phase, races = barrier.phases + 1, self.machine.shared.races
+        self.machine.copies.arrive(copy.words)
+        races.writers[2][races.units(copy.words * 4, 4)] = 0
+        self.brought[copy.words] = copy.number
+        barrier.missing -= copy.size
         barrier.settle()

@@ -229,7 +229,7 @@ def guarded(step, number, held):
 
 def address_of(slots, operand):
     """A function that gives the addresses (int64) of [base + offset] in the lanes that execute."""
-    base, offset = operand
+    base, offset, _ = operand
     narrow = getattr(base, "width", 8) == 4
     slot = slots.source(base, "u32" if narrow else "s64")
     if narrow:

@@ -6,7 +6,7 @@ waits for the group, the destination holds a NaN pattern, and any access to it, 
 
 import numpy as np
 
-from .bulk import copy_box
+from .bulk import BULK, copy_box
 from .memory import WRITE, filled, words_of
 from .operations import DTYPES, Unknown
 from .slots import address_of, builder, copy, sequence
@@ -135,7 +135,7 @@ def move(slots, instruction):
 
 
 class Copies:
-    """All copies of a batch of blocks that are on their way, word by word of shared memory."""
+    """All copies of a batch of blocks that are on their way, word by word of shared memory; also bulk copies."""
 
     def __init__(self, machine, size):
         self.machine, words = machine, -(-size // 4)
@@ -152,26 +152,35 @@ class Copies:
         words = words_of(offsets, size)
         late = self.step[words] > 0
         where = lambda i: self.machine.shared.where(int(addresses[i]))
-        text = lambda i: f"{access} {where(i)}, to which {self.under_way(words[i, late[i].argmax()])}"
-        self.machine.fault("cp.async wait", instruction, lanes, late.any(axis=1), text)
+        for kind, bad in (("bulk wait", late & (self.group[words] == BULK)), ("cp.async wait", late)):
+            text = lambda i, bad=bad: f"{access} {where(i)}, to which {self.under_way(words[i, bad[i].argmax()])}"
+            self.machine.fault(kind, instruction, lanes, bad.any(axis=1), text)
+            late &= ~bad
 
     def under_way(self, word):
         """Which copy is under way to a word, and which wait would cover it."""
         lane, location = self.lane[word], self.machine.location(self.step[word] - 1)
+        if self.group[word] == BULK:
+            return f"the bulk copy of {self.machine.geometry.name(lane)} is under way ({location})"
         text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({location})"
         later = self.open_group[lane] - self.group[word]
         if not later:
             return f"{text}; it is in no committed group yet"
         return f"{text}; wants cp.async.wait_group {later - 1} or less"
 
-    def start(self, instruction, lanes, offsets, data):
-        """Copies of 4, 8 or 16 bytes: data is (lanes, words) uint32."""
-        words, shared = words_of(offsets, data.shape[1] * 4), self.machine.shared
+    def start(self, instruction, lanes, words, data, group):
+        """Copies of words: lanes, words, data and group go together."""
+        shared = self.machine.shared
         shared.rows(np.dtype(np.uint32), 1)[words] = filled(4).view(np.uint32)[0]
-        shared.mark(offsets, data.shape[1] * 4)  # reading it too early is a fault of its own kind
+        shared.mark(words * 4, 4)  # reading it too early is a fault of its own kind
         self.step[words], self.data[words] = instruction.number + 1, data
-        self.lane[words], self.group[words] = lanes.index[:, None], self.open_group[lanes.at][:, None]
+        self.lane[words], self.group[words] = lanes, group
         self.flying = np.concatenate([self.flying, words.reshape(-1)])
+
+    def arrive(self, words):
+        self.machine.shared.rows(np.dtype(np.uint32), 1)[words] = self.data[words]
+        self.step[words] = 0
+        self.flying = self.flying[self.step[self.flying] > 0]
 
     def commit(self, lanes):
         self.open_group[lanes.at] += 1
@@ -180,12 +189,10 @@ class Copies:
         """All but the last `pending` committed groups of these lanes arrive."""
         limit = np.full(self.machine.geometry.lanes, -1)  # the first group that may stay under way
         limit[lanes.at] = self.open_group[lanes.at] - pending
-        due = self.group[self.flying] < limit[self.lane[self.flying]]
-        words, self.flying = self.flying[due], self.flying[~due]
-        shared = self.machine.shared
-        shared.rows(np.dtype(np.uint32), 1)[words] = self.data[words]
-        shared.races.wrote(shared.races.units(words * 4, 4), self.lane[words][:, None], self.step[words][:, None] - 1)
-        self.step[words] = 0
+        words = self.flying[self.group[self.flying] < limit[self.lane[self.flying]]]
+        races = self.machine.shared.races
+        races.wrote(races.units(words * 4, 4), self.lane[words][:, None], self.step[words][:, None] - 1)
+        self.arrive(words)
 
 
 # ---- their steps -----------------------------------------------------------------------------------------------------
@@ -243,4 +250,5 @@ def _copy(m, instruction, targets, origins, size, given):
     if lanes is not None:
         offsets = m.shared.locate(targets, lanes)
         m.shared.check(instruction, lanes, targets, offsets, size, WRITE)
-        m.copies.start(instruction, lanes, offsets, data.view(np.uint32))
+        groups = m.copies.open_group[lanes.at][:, None]
+        m.copies.start(instruction, lanes.index[:, None], words_of(offsets, size), data.view(np.uint32), groups)
