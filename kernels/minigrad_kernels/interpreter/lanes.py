@@ -77,7 +77,9 @@ class Lanes:
         return Lanes(self.geometry, index) if len(index) else None
 
     def with_(self, other):
-        """The union with a set that has no lane in common."""
+        """The union with a set that has no lane in common, or with None."""
+        if other is None:
+            return self
         index = np.concatenate([self.index, other.index])
         if len(index) == self.geometry.lanes:
             return self.geometry.everyone

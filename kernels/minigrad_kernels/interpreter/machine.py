@@ -84,7 +84,7 @@ class Machine:
     def go(self, number, lanes):
         """These lanes, if there are any, go on at an instruction."""
         if lanes is not None:
-            _gather(self.ready, number, lanes)
+            self.ready[number] = lanes.with_(self.ready.get(number))
 
     def end(self, lanes):
         self.live[lanes.at] = False
@@ -94,7 +94,7 @@ class Machine:
         gate = self.code.runs[start].gate
         if gate is None:
             return lanes
-        lanes = _gather({start: self.waiting.pop(start, None)}, start, lanes)
+        lanes = lanes.with_(self.waiting.pop(start, None))
         self.enter(lanes)
         may = gate.opens(self)
         if may is None or may.all():
@@ -134,10 +134,3 @@ class Machine:
         if others:
             message += f" and {others} more"
         self.faults[key] = Fault(kind, instruction.location, message)
-
-
-def _gather(sets, key, lanes):
-    """Add lanes to the set of a key, which may be missing or None; gives the whole set."""
-    others = sets.get(key)
-    sets[key] = lanes if others is None else others.with_(lanes)
-    return sets[key]

@@ -306,25 +306,22 @@ class Region(Memory):
 
 
 def _merged(ranges):
-    """Ranges that touch become one: arrays of their beginnings and ends."""
+    """Ranges that touch become one."""
     merged = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1]:
             merged[-1][1] = max(merged[-1][1], high)
         else:
             merged.append([low, high])
-    return np.array(merged, np.int64).reshape(-1, 2)
+    return merged
 
 
 def _outside(ranges, offsets, size):
     """Which accesses do not lie wholly in one range."""
-    if len(ranges) == 1:
-        low, high = ranges[0]
-        return (offsets < low) | (offsets > high - size)
-    if not len(ranges):
-        return np.ones(len(offsets), np.bool_)
-    at = np.searchsorted(ranges[:, 0], offsets, "right") - 1
-    return (at < 0) | (offsets + size > ranges[at, 1])
+    outside = np.ones(len(offsets), np.bool_)
+    for low, high in ranges:
+        outside &= (offsets < low) | (offsets > high - size)
+    return outside
 
 
 class Nowhere(Memory):

@@ -9,10 +9,10 @@ from .bulk import phase_gate
 from .operations import Unknown, operation
 from .program import Instruction, Program, parse
 from .slots import BUILDERS, Gate, Slots, compute, guarded, nothing
-from .warps import ALIGNED, BARRIERS, TOGETHER, gate
+from .warps import ALIGNED, BARRIERS, gate
 
 BRANCHES = ("bra", "ret", "exit", "trap")
-GATES = {"mbarrier": phase_gate} | dict.fromkeys((*BARRIERS, *TOGETHER, *ALIGNED), gate)
+GATES = {"mbarrier": phase_gate} | dict.fromkeys((*BARRIERS, "shfl", *ALIGNED), gate)
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
 for _root in "membar prefetch prefetchu applypriority nanosleep pmevent griddepcontrol setmaxnreg".split():

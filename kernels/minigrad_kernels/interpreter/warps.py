@@ -1,4 +1,4 @@
-"""What lanes do together: shfl, vote, activemask, and barriers; and where they wait for one another.
+"""What lanes do together, shfl and barriers, and where they wait for one another.
 
 Functions take tables of shape (warps, 32). `members` (bool) names the lanes that take part: active, and in the member
 mask. What a lane that is no member gets is without meaning.
@@ -17,7 +17,6 @@ from .syntax import Vector
 LANE = np.arange(WARP)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
 BARRIERS = ("bar", "barrier")
-TOGETHER = ("shfl", "vote")
 ALIGNED = ("mma", "ldmatrix", "wgmma")
 
 
@@ -75,47 +74,6 @@ def _complain_of_barrier(m, instruction):
     m.fault("divergent barrier", instruction, m.lanes, np.ones(m.lanes.count, np.bool_), text)
 
 
-# ---- functions of tables ---------------------------------------------------------------------------------------------
-
-
-def _shuffle(mode):
-    """Gives the value of the lane that each asks for, and whether that one lies in its segment; else its own.
-
-    b: lane or offset; c: clamp in bits 0-4, segment mask in bits 8-12
-    """
-
-    def function(members, value, b, c):
-        b, c = b.astype(np.int64), c.astype(np.int64)
-        offset, clamp, segment = b & 31, c & 31, (c >> 8) & 31
-        first = LANE & segment
-        last = first | (clamp & ~segment)
-        asked = {"up": LANE - offset, "down": LANE + offset, "bfly": LANE ^ offset, "idx": first | (offset & ~segment)}
-        in_range = asked[mode] >= last if mode == "up" else asked[mode] <= last
-        lane = np.where(in_range, asked[mode], LANE)
-        there = np.take_along_axis(members, lane, axis=1)
-        return np.where(there, np.take_along_axis(value, lane, axis=1), POISON), in_range
-
-    return function
-
-
-def _mask(lanes):
-    """Bit l of every lane's number is lane l."""
-    masks = np.where(lanes, BIT, np.uint32(0)).sum(axis=1, keepdims=True, dtype=np.uint32)
-    return np.broadcast_to(masks, lanes.shape)
-
-
-def _every(held):
-    return held.all(axis=1, keepdims=True)
-
-
-VOTES = {
-    "all": lambda members, p: (_every(p | ~members),),
-    "any": lambda members, p: (~_every(~p | ~members),),
-    "uni": lambda members, p: (_every(p | ~members) | _every(~p | ~members),),
-    "ballot": lambda members, p: (_mask(p & members),),
-}
-
-
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
@@ -126,40 +84,36 @@ def put(m, targets, tables):
             m.put(target, m.lanes.from_warps(np.ascontiguousarray(table)))
 
 
-@builder(*TOGETHER)
-def together(slots, instruction):
-    """Each group of lanes with one member mask is served by itself."""
-    root, _, mode, *_ = instruction.parts
-    if root == "shfl":
-        kinds, wanted, function = ("b32", "pred"), ["b32"] * 3, _shuffle(mode)
-    else:
-        kinds, wanted, function = ("b32" if mode == "ballot" else "pred",), ["pred"], VOTES[mode]
-    first, *operands, members = instruction.operands
+@builder("shfl")
+def shuffle(slots, instruction):
+    """Gives the value of the lane that each asks for, and whether that one lies in its segment; else its own.
+
+    b: lane or offset; c: clamp in bits 0-4, segment mask in bits 8-12. A lane gets nothing from one that is not there
+    or names other members.
+    """
+    mode = instruction.parts[2]
+    first, *operands = instruction.operands
     destinations = first.elements if isinstance(first, Vector) else (first,)
-    targets = [None if d == "_" else slots.target(d, kind) for d, kind in zip(destinations, kinds, strict=False)]
-    mask = slots.source(members, "u32")
-    sources = [slots.reader(operand, kind) for operand, kind in zip(operands, wanted, strict=True)]
+    targets = [None if d == "_" else slots.target(d, k) for d, k in zip(destinations, ("b32", "pred"), strict=False)]
+    sources = [slots.source(operand, "b32") for operand in operands]
 
     def step(m):
-        tables = [m.lanes.to_warps(read(m)) for read in sources]
-        masks = m.get(mask)
+        masks = m.get(sources[-1])
         own = masks >> m.geometry.lane[m.at].astype(np.uint32) & np.uint32(1) != 0
         text = lambda i: f"has the member mask {int(masks[i]):#010x}, which leaves out the lane itself"
         m.fault("divergent warp", instruction, m.lanes, ~own, text)
-        results = None
-        for value in np.unique(masks):
-            here = m.lanes.to_warps((masks == value) & own, False)
-            found = [np.broadcast_to(table, here.shape) for table in function(here, *tables)]
-            results = [np.where(here, *pair) for pair in zip(found, results or found, strict=True)]
-        put(m, targets, results)
+        value, b, c, masks = (m.lanes.to_warps(m.get(source)).astype(np.int64) for source in sources)
+        offset, clamp, segment = b & 31, c & 31, (c >> 8) & 31
+        first = LANE & segment
+        last = first | (clamp & ~segment)
+        asked = {"up": LANE - offset, "down": LANE + offset, "bfly": LANE ^ offset, "idx": first | (offset & ~segment)}
+        in_range = asked[mode] >= last if mode == "up" else asked[mode] <= last
+        lane = np.where(in_range, asked[mode], LANE)
+        members = np.where(m.lanes.to_warps(own, False), masks, -1)
+        there = np.take_along_axis(members, lane, axis=1) == members
+        put(m, targets, [np.where(there, np.take_along_axis(value, lane, axis=1), POISON), in_range])
 
     return step
-
-
-@builder("activemask")
-def active_mask(slots, instruction):
-    target = slots.target(instruction.operands[0], "b32")
-    return lambda m: put(m, [target], [_mask(m.lanes.to_warps(np.ones(m.lanes.count, np.bool_), False))])
 
 
 @builder(*BARRIERS)
