@@ -7,7 +7,7 @@ from typing import NamedTuple
 from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
 from .bulk import phase_gate
 from .operations import Unknown, operation
-from .program import Instruction, Program, parse
+from .program import Instruction, Program
 from .slots import BUILDERS, Gate, Slots, compute, guarded, nothing
 from .warps import ALIGNED, BARRIERS, gate
 
@@ -34,17 +34,12 @@ class Run(NamedTuple):
     gate: Gate | None
 
 
-class Code(NamedTuple):
+class Code:
     """A translated program: its runs by the number of their first instruction."""
 
-    program: Program
-    slots: Slots
-    runs: dict[int, Run]
-
-
-class _Translator:
     def __init__(self, program):
-        self.program, self.slots = program, Slots(program)
+        self.program, self.slots, self.runs = program, Slots(program), {}
+        self.translate()
 
     # ---- one instruction -----------------------------------------------------------------------------------------
 
@@ -91,23 +86,22 @@ class _Translator:
 
     # ---- runs ----------------------------------------------------------------------------------------------------
 
-    def code(self):
+    def translate(self):
         instructions = self.program.instructions
         steps, leaves, gates, starts = [], {}, {}, {0, *self.program.targets}
         for instruction in instructions:
             try:
-                self.translate(instruction, steps, leaves, gates, starts)
+                self.enter(instruction, steps, leaves, gates, starts)
             except UNREADABLE as error:
                 what = str(error) if isinstance(error, Unknown) else "has a form that is not known"
                 raise instruction.error(what) from error
         ends = sorted({*starts, len(instructions)})
-        runs = {len(instructions): Run([], lambda m, lanes: m.end(lanes), 0, None)}
+        self.runs[len(instructions)] = Run([], lambda m, lanes: m.end(lanes), 0, None)
         for start, end in zip(ends, ends[1:], strict=False):
             leave = leaves.get(end - 1) or (lambda m, lanes, end=end: m.go(end, lanes))
-            runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, gates.get(start))
-        return Code(self.program, self.slots, runs)
+            self.runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, gates.get(start))
 
-    def translate(self, instruction: Instruction, steps, leaves, gates, starts):
+    def enter(self, instruction: Instruction, steps, leaves, gates, starts):
         number = instruction.number
         if instruction.parts[0] in BRANCHES:
             leaves[number] = self.leave(instruction)
@@ -131,4 +125,4 @@ def translate(ptx):
 
     Errors  RuntimeError for an instruction, modifier or operand that is not known, with its line
     """
-    return _Translator(parse(ptx)).code()
+    return Code(Program(ptx))
