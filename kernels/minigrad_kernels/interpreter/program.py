@@ -4,6 +4,7 @@ Functions that the kernel calls are put in the place of the call; their paramete
 memory. Variables in shared and local memory get their addresses here.
 """
 
+import linecache
 import math
 import re
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..errors import StateError
 from . import syntax
-from .report import Location, source_text
+from .report import Location
 from .syntax import split
 
 # Where shared and local memory begin; lower addresses are out of bounds, so that a forgotten base is a fault.
@@ -208,7 +209,7 @@ class Program:
 
     def line(self, file, line, caller=None):
         name = self.files.get(file, "?")
-        return Location(name, line, source_text(name, line), caller)
+        return Location(name, line, linecache.getline(name, line).strip(), caller)
 
     def operation(self, piece, match):
         negated, guard, opcode, rest = match.groups()

@@ -58,9 +58,6 @@ class Proxy:
             self.reads.setdefault(warp, np.zeros(self.words, np.int32))[row] = self.begun[warp]
         return True
 
-    def fence(self, warps):
-        self.fenced[warps] = True
-
     def commit(self, warps):
         for warp in warps.tolist():
             self.groups[warp].append(self.begun[warp])

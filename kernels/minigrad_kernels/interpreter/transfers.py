@@ -234,16 +234,13 @@ def _copy(m, instruction, targets, origins, size, given):
     m.fault("misaligned", instruction, lanes, bent, text)
     amounts = np.full(lanes.count, size) if given is None else np.minimum(given, size).astype(np.int64)
     data = np.zeros((lanes.count, size), np.uint8)
-    for amount in np.unique(amounts):
-        here, first = amounts == amount, 0
-        for width in (16, 8, 4, 2, 1):
-            if amount - first >= width:
-                word = np.dtype(f"u{min(width, 8)}")
-                found = m.everywhere.access(
-                    instruction, lanes.only(here), origins[here] + first, word, width // word.itemsize
-                )
-                data[here, first : first + width] = np.stack(found, axis=1).view(np.uint8)
-                first += width
+    for width in (16, 8, 4, 2, 1):  # an amount is a sum of these, the largest first
+        here = amounts & width != 0
+        if here.any():
+            word, first = np.dtype(f"u{min(width, 8)}"), amounts[here] & -2 * width
+            count = width // word.itemsize
+            found = m.everywhere.access(instruction, lanes.only(here), origins[here] + first, word, count)
+            data.view(word).reshape(lanes.count, -1, count)[here, first // width] = np.stack(found, axis=1)
     good = m.shared.good(instruction, lanes, targets, size, WRITE)
     if good is not None:
         lanes, targets, data = lanes.only(good), targets[good], data[good]

@@ -8,15 +8,23 @@ from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their
 from .bulk import phase_gate
 from .operations import Unknown, operation
 from .program import Instruction, Program
-from .slots import BUILDERS, Gate, Slots, compute, guarded, nothing
+from .slots import BUILDERS, Gate, Slots, builder, compute, guarded, nothing
 from .warps import ALIGNED, BARRIERS, gate
 
-BRANCHES = ("bra", "ret", "exit", "trap")
+BRANCHES = ("bra", "ret", "exit")
 GATES = {"mbarrier": phase_gate} | dict.fromkeys((*BARRIERS, "shfl", *ALIGNED), gate)
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
 for _root in "membar prefetch prefetchu applypriority nanosleep pmevent griddepcontrol setmaxnreg".split():
     BUILDERS[_root] = lambda slots, instruction: nothing
+
+
+@builder("trap")
+def trap(slots, instruction):
+    def step(m):
+        raise instruction.error(f"was executed by {m.geometry.name(int(m.lanes.index[0]))}")
+
+    return step
 
 
 class Run(NamedTuple):
@@ -63,11 +71,6 @@ class Code:
         if root == "bra":
             (target,) = instruction.operands
             jump = lambda m, lanes: m.go(target, lanes)
-        elif root == "trap":
-
-            def jump(m, lanes):
-                raise instruction.error(f"was executed by {m.geometry.name(int(lanes.index[0]))}")
-
         else:
             jump = lambda m, lanes: m.end(lanes)
         if instruction.guard is None:

@@ -53,9 +53,11 @@ def warpgroup(slots, instruction):
     if kind == "wait_group":
         pending = int(instruction.operands[0].text, 0)
         return lambda m: m.proxy.wait(_warps(m), pending)
-    if kind not in ("commit_group", "fence"):
+    if kind == "commit_group":
+        return lambda m: m.proxy.commit(_warps(m))
+    if kind != "fence":
         raise Unknown("is a form that is not known")
-    return lambda m: (m.proxy.commit if kind == "commit_group" else m.proxy.fence)(_warps(m))
+    return lambda m: m.proxy.fenced.put(_warps(m), True)
 
 
 def _warps(m):
