@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from . import tensor_map
-from .memory import ATOMIC, WRITE, Region
+from .lanes import Repeated
+from .memory import ATOMIC, WRITE
 from .operations import Unknown
 from .program import SHARED_START
 from .proxy import MOST
-from .report import SECTOR
-from .slots import address_of, builder, nothing
-from .syntax import Cell
+from .slots import Gate, address_of, builder, nothing
 from .warpgroup import swizzled
 
+BULK = np.iinfo(np.int32).max  # the group of bulk copies among those of cp.async: nobody waits for it
 SIZE, ALIGNMENT = 8, 128  # bytes of an mbarrier; what a box in shared memory begins at multiples of
 
 
@@ -54,13 +54,13 @@ class Barrier:
 
 @dataclass
 class Copy:
-    """words: where it goes, places of 32 bits in shared memory; column, phase: of the mbarrier, when it has come."""
+    """words: where its bytes go, in 32 bits; column, phase: of the mbarrier, when it has come."""
 
     words: np.ndarray
-    data: np.ndarray
+    size: int
     column: int
+    number: int  # among all copies
     phase: int = 0
-    number: int = 0  # among all copies
 
 
 # ---- mbarriers -------------------------------------------------------------------------------------------------------
@@ -68,9 +68,12 @@ class Copy:
 
 @builder("mbarrier")
 def mbarrier(slots, instruction):
-    """mbarrier.init, and arrive, also with expect_tx; try_wait is `waiting`."""
+    """mbarrier.init, and arrive, also with expect_tx; try_wait, which has waited by now."""
     kind, *more = instruction.parts[1:]
     operands = list(instruction.operands)
+    if kind == "try_wait":
+        result = slots.target(operands[0], "pred")
+        return lambda m: m.put(result, True)
     if kind not in ("init", "arrive") or set(more) - {"shared", "shared::cta", "b64", "release", "cta", "expect_tx"}:
         raise Unknown("is a form that is not known")
     if kind == "arrive" and operands.pop(0) != "_":
@@ -134,17 +137,18 @@ def _arrive(m, instruction, lane, barrier):
     barrier.settle()
 
 
-def waiting(slots, instruction):
-    """A function (machine, whether to let all go): which of the lanes that execute have seen their phase end."""
+def phase_gate(slots, instruction):
+    """The Gate of mbarrier.try_wait: lanes wait until their phase is over."""
+    if instruction.parts[1] != "try_wait":
+        return None
     if instruction.parts[2] != "parity" or len(instruction.operands) != 3:
         raise Unknown("is a form that is not known")
-    target, place, parity = instruction.operands
-    result, address, wanted = slots.target(target, "pred"), address_of(slots, place), slots.source(parity, "u32")
+    _, place, parity = instruction.operands
+    address, wanted = address_of(slots, place), slots.source(parity, "u32")
 
-    def test(m, force):
-        addresses, parities = address(m), m.get(wanted) & 1
-        over = np.ones(m.lanes.count, np.bool_)
-        for i, barrier in enumerate(_find(m, instruction, m.lanes, addresses)):
+    def opens(m):
+        over, parities = np.ones(m.lanes.count, np.bool_), m.get(wanted) & 1
+        for i, barrier in enumerate(_find(m, instruction, m.lanes, address(m))):
             if barrier is None:
                 continue
             if barrier.phases & 1 == parities[i]:  # not over: what is under way arrives now, and not before
@@ -155,14 +159,13 @@ def waiting(slots, instruction):
             if over[i]:
                 warp = m.geometry.warp[m.lanes.index[i]]
                 np.maximum(m.proxy.seen[warp], barrier.told, out=m.proxy.seen[warp])
-        if force and not over.all():
-            text = lambda i: _lacking(m, int(addresses[i]), m.lanes.index[i])
-            m.fault("mbarrier wait", instruction, m.lanes, ~over, text)
-            over[:] = True
-        m.put(result, over)
         return over
 
-    return test
+    def complain(m):
+        text = lambda i: _lacking(m, int(address(m)[i]), m.lanes.index[i])
+        m.fault("mbarrier wait", instruction, m.lanes, np.ones(m.lanes.count, np.bool_), text)
+
+    return Gate(0, opens, complain)
 
 
 def _lacking(m, address, lane):
@@ -197,10 +200,10 @@ def copy_box(slots, instruction):
     if instruction.parts[2:] != ("bulk", "tensor", "2d", "shared::cluster", "global", "mbarrier::complete_tx::bytes"):
         raise Unknown("is a copy that is not known")
     to, cell, barrier = instruction.operands
-    if not isinstance(cell, Cell):
-        raise Unknown("has no coordinates, which is not known")
-    target, map_at, gate = (address_of(slots, operand) for operand in (to, (cell.base, 0), barrier))
+    target, map_at, gate = (address_of(slots, operand) for operand in (to, cell, barrier))
     places = [slots.source(operand, "s32") for operand in cell.place]
+    if len(places) != 2:
+        raise Unknown("has no two coordinates, which is not known")
 
     def step(m):
         whole = m.lanes
@@ -236,45 +239,32 @@ def _copy(m, instruction, to, address, barrier, row, column):
         return fault("misaligned", f"writes {where}, which is no multiple of {ALIGNMENT}")
     if shared.outside(np.array([to]), map_.box_rows * width).any():
         return fault("out of bounds", f"writes {map_.box_rows * width} bytes {where}")
-    data = _read(m, lanes, map_, row, column, fault)
+    data = _read(m, instruction, map_, row, column)
     lines = np.arange(map_.box_rows)[:, None] * width
     words = shared.locate(swizzled(to + lines + np.arange(0, width, 4)).reshape(-1), lanes) // 4
-    if m.proxy.flying[words].any() or (m.copies.step[words] > 0).any():
+    if (m.copies.step[words] > 0).any():
         fault("bulk wait", f"writes {where}, to which another copy is under way")
     if m.proxy.still_read(m.geometry.warp[lanes.at], words[None]).any():
         fault("wgmma wait", f"writes {where}, which a product may still read")
-    copy = Copy(words, data.reshape(-1).view(np.uint32), barrier.column)
+    copy = Copy(words, data.nbytes, barrier.column, len(m.proxy.copies))
     barrier.copies.append(copy)
-    m.proxy.start(copy)
+    m.proxy.copies.append(copy)
+    m.copies.start(instruction, lanes.index[0], words, data.reshape(-1).view(np.uint32), BULK)
     return None
 
 
-def _read(m, lanes, map_, row, column, fault):
+def _read(m, instruction, map_, row, column):
     """The box (rows, bytes) of a matrix that begins at that row and column."""
     data = np.zeros((map_.box_rows, map_.box_columns * map_.size), np.uint8)
     first, end = max(column, 0), min(column + map_.box_columns, map_.columns)
     rows = np.arange(max(row, 0), min(row + map_.box_rows, map_.rows))
     if end <= first or not len(rows):
         return data
-    size = (end - first) * map_.size
-    addresses = map_.address + rows * map_.stride + first * map_.size
-    region, _ = m.everywhere.memory(map_.address >> 32)
-    outside = np.ones(1, np.bool_) if not isinstance(region, Region) else region.outside(addresses, size)
-    if outside.any():
-        fault("out of bounds", f"reads {size} bytes at {region.where(int(addresses[outside.argmax()]))}")
-        return data
-    bytes_ = region.locate(addresses, lanes)[:, None] + np.arange(size)
-    name = region.nearest(int(bytes_[0, 0]))[3]
-    if region.written is not None and not region.written[bytes_].all():
-        fault("unwritten read", f"reads bytes of {name} that nobody wrote")
-    if region.races is not None:
-        block = m.geometry.block_in_grid[lanes.at]
-        width = 4 if size % 4 == 0 and not (addresses % 4).any() else map_.size
-        units = bytes_[:, ::width].reshape(-1)
-        if region.races.read(block.repeat(len(units)), units, width).any():
-            fault("global race", f"reads {region.where(int(addresses[0]))}: another block of the launch wrote it")
-    touched = int(((addresses + size - 1) // SECTOR - addresses // SECTOR + 1).sum())
-    m.counts.transfer(True, touched, len(rows) * -(-size // SECTOR), [(name, size * len(rows), touched)])
+    addresses, size = map_.address + rows * map_.stride + first * map_.size, (end - first) * map_.size
+    width = map_.size if size % 4 or (addresses % 4).any() else 4
+    places = addresses[:, None] + np.arange(0, size, width)
+    lanes = Repeated(m.lanes, places.shape)
+    (found,) = m.everywhere.access(instruction, lanes, places.reshape(-1), np.dtype(f"u{width}"), 1)
     at = (first - column) * map_.size
-    data[rows - row, at : at + size] = region.bytes[bytes_]
+    data[rows - row, at : at + size] = found.view(np.uint8).reshape(len(rows), size)
     return data

@@ -53,32 +53,17 @@ def round_to_integer(x, dtype, mode):
 
 def round_sum(x, y, mode):
     """x + y of float64 numbers, exact products of float32 among them, rounded once to float32: not to nearest."""
-    total, error = _two_sum(x, y)
-    if mode == "rm":  # numbers that cancel leave -0
-        total = np.where((total == 0) & (np.signbit(x) | np.signbit(y)), -0.0, total)
-    total = _to_odd(total, error)
-    nearest = total.astype(np.float32)
-    below, above = total < nearest, total > nearest
-    inwards = np.where(nearest > 0, below, (nearest < 0) & above)
-    wrong, side = {"rz": (inwards, 0), "rm": (below, -np.inf), "rp": (above, np.inf)}[mode]
-    return np.where(wrong, np.nextafter(nearest, np.float32(side)), nearest)
-
-
-def _two_sum(x, y):
-    """The rounded sum of float64 numbers and its error, exactly (NaN where the sum is not finite)."""
     total = x + y
     part = total - x
-    return total, (x - (total - part)) + (y - part)
-
-
-def _to_odd(total, error):
-    """A rounded sum that is not exact moved to its odd neighbour on the side of the error.
-
-    An odd last bit is never half way between numbers of a shorter format: rounding again errs no more.
-    """
-    even = total.view(np.uint64) & np.uint64(1) == 0
-    up, down = (error > 0) & even, (error < 0) & even
-    return np.where(up, np.nextafter(total, np.inf), np.where(down, np.nextafter(total, -np.inf), total))
+    error = (x - (total - part)) + (y - part)  # of the sum, exactly; NaN where that is not finite
+    if mode == "rm":  # numbers that cancel leave -0
+        total = np.where((total == 0) & (np.signbit(x) | np.signbit(y)), -0.0, total)
+    nearest = total.astype(np.float32)
+    same = nearest == total
+    low, high = (nearest < total) | same & (error > 0), (nearest > total) | same & (error < 0)
+    outside = np.where(nearest > 0, high, (nearest < 0) & low)
+    wrong, side = {"rz": (outside, 0), "rm": (high, -np.inf), "rp": (low, np.inf)}[mode]
+    return np.where(wrong, np.nextafter(nearest, np.float32(side)), nearest)
 
 
 def fused(x, y, z):

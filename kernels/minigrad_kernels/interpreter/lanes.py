@@ -77,7 +77,9 @@ class Lanes:
         return Lanes(self.geometry, index) if len(index) else None
 
     def with_(self, other):
-        """The union with a set that has no lane in common."""
+        """The union with a set that has no lane in common, or with None."""
+        if other is None:
+            return self
         index = np.concatenate([self.index, other.index])
         if len(index) == self.geometry.lanes:
             return self.geometry.everyone
@@ -106,3 +108,14 @@ class Lanes:
         if self.whole:
             return table.reshape(-1)
         return table.reshape(-1)[self.rows]
+
+
+class Repeated(Lanes):
+    """Lanes, each as often as it has access in one instruction: shape (rows, places), a row for what moves at once."""
+
+    def __init__(self, lanes, shape):
+        super().__init__(lanes.geometry, lanes.index.repeat(shape[0] * shape[1] // lanes.count))
+        self.at, self.shape = self.index, shape
+
+    def to_warps(self, values, fill=0):
+        return values.reshape(self.shape)

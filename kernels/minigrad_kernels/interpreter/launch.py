@@ -2,14 +2,14 @@
 
 import math
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 import numpy as np
 
 from ..errors import KindError, ShapeError
-from .array import base_address, byte_range, owner_of, register
+from .array import base_address, byte_range, register
 from .lanes import Geometry
 from .machine import Machine
 from .memory import Windows
@@ -17,7 +17,7 @@ from .operations import DTYPES
 from .program import SHARED_START, plain_name
 from .report import Report
 from .slots import FIRST_ARRAY, allocate
-from .translate import ends_a_run, translate
+from .translate import BRANCHES, translate
 
 BATCH_THREADS = 4096
 BATCH_SHARED = 2 << 20
@@ -61,8 +61,7 @@ def interpret(kernel, grid, block, arguments, shared=0, budget=BUDGET):
                 registers = allocate(code.program, code.slots, geometry, values, shared)
             machine.run(geometry, registers, first, shared_end)
     _count(code, machine)
-    touched = {parameter for region in machine.everywhere.regions.values() for parameter in region.touched}
-    outputs = {parameter: array for parameter, array in arrays.items() if parameter in touched}
+    outputs = {parameter: array for parameter, array in arrays.items() if parameter in machine.counts.bytes_stored}
     report = Report(outputs, machine.counts, list(machine.faults.values()))
     for reports in _recordings.get():
         reports.append((name, report))
@@ -157,16 +156,12 @@ def _encode(what, kind, dtype, pointer, argument):
 
 def _windows(machine, arrays):
     """The memory that the launch sees: the arrays that are passed, and those of the module."""
-    windows = Windows(machine)
+    named = defaultdict(list)
+    for name, array in arrays.items():
+        named[register(array).number].append((*byte_range(array), bool(array.flags.writeable), name))
+    windows = Windows(machine, named)
     for number, (name, data) in enumerate(machine.code.program.arrays):
         windows.add_variable(FIRST_ARRAY + number, name, data)
-    ranges = {}
-    for name, array in arrays.items():
-        ranges.setdefault(register(array).number, []).append((*byte_range(array), bool(array.flags.writeable), name))
-    for array in arrays.values():
-        found = register(array)
-        if found.number not in windows.regions:
-            windows.add(found, owner_of(array), ranges[found.number])
     return windows
 
 
@@ -176,7 +171,7 @@ def _count(code, machine):
     for start, run in code.runs.items():
         warps = machine.executed[start]
         for instruction in code.program.instructions[start : start + run.length] if warps else ():
-            plain = instruction.guard is None or ends_a_run(instruction)
+            plain = instruction.guard is None or instruction.parts[0] in BRANCHES
             opcodes[instruction.opcode] += warps if plain else machine.guarded[instruction.number]
     for opcode, number in opcodes.items():
         if number:

@@ -12,7 +12,7 @@ import numpy as np
 from .array import FILL, START, WINDOW_BITS, allocation
 from .lanes import WARP
 from .operations import GENERIC
-from .program import LOCAL_START, SHARED_START
+from .program import SHARED_START
 from .races import BlockRaces, ThreadRaces
 from .report import SECTOR
 
@@ -86,11 +86,14 @@ class Memory:
 
     bytes    the memory itself
     written  None, or 255 for each byte that was written
+    space    its name; races: None, or who touched it
     locate   (addresses, lanes): offsets in the bytes; where: an address in words
     outside  (addresses, size): which lie outside
     """
 
     machine: Any  # the machine.Machine
+    space: str
+    races: Any = None
     locate: Callable
     outside: Callable
     where: Callable
@@ -104,9 +107,8 @@ class Memory:
 
     def tell(self, kind, instruction, lanes, addresses, bad, before, after=""):
         """Report bad accesses, if there are any; before, after: words around their place."""
-        if bad.any():
-            text = lambda i: f"{before} {self.where(int(addresses[i]))}{after}"
-            self.machine.fault(kind, instruction, lanes, bad, text)
+        text = lambda i: f"{before} {self.where(int(addresses[i]))}{after}"
+        self.machine.fault(kind, instruction, lanes, bad, text)
 
     def good(self, instruction, lanes, addresses, size, access):
         """Which accesses are aligned and within bounds, None if all; the others are reported."""
@@ -178,6 +180,22 @@ class Memory:
         found = marks[offsets // size] == whole
         return found if found.ndim == 1 else found.all(axis=1)
 
+    def check_races(self, instruction, lanes, addresses, offsets, size, access):
+        races, who = self.races, self.races.who
+        if access == READ:
+            found = races.read(lanes, offsets, size)
+        else:
+            found = races.write(lanes, offsets, size, instruction.number, access == ATOMIC)
+        after_write, after_read, together, steps = found
+        for bad, other in (
+            (together, f"which another {who} writes in the same instruction"),
+            (after_write, f"which another {who} wrote ({{}}), {races.apart}"),
+            (after_read, f"which another {who} read, {races.apart}"),
+        ):
+            if bad is not None and bad.any():
+                other = f", {other.format(self.machine.location(steps[bad][0]))}"
+                self.tell(f"{self.space} race", instruction, lanes, addresses, bad.any(axis=1), access, other)
+
     def check_written(self, instruction, lanes, addresses, offsets, size):
         if self.written is not None:
             missing, what = ~self.was_written(offsets, size), f"reads {size} bytes at"
@@ -193,12 +211,12 @@ class Memory:
 # ---- of a thread, of a block -----------------------------------------------------------------------------------------
 
 
-class _Owned(Memory):
+class Owned(Memory):
     """Memory of which each thread, or each block, has as much at the same addresses."""
 
     def __init__(self, machine, name, start, end, owner):
         """owner: for each lane, the number of the thread or block whose memory it sees."""
-        self.name, self.start, self.end = name, start, end
+        self.space, self.start, self.end = name, start, end
         self.stride = -(-(end - start) // 16) * 16
         self.moved = owner * self.stride - start
         size = self.stride * (int(owner[-1]) + 1)
@@ -211,17 +229,10 @@ class _Owned(Memory):
         return (addresses < self.start) | (addresses > self.end - size)
 
     def where(self, address):
-        return f"byte {address - self.start} of {self.end - self.start} bytes of {self.name} memory"
+        return f"byte {address - self.start} of {self.end - self.start} bytes of {self.space} memory"
 
 
-class Local(_Owned):
-    """Memory of a thread alone."""
-
-    def __init__(self, machine, end):
-        super().__init__(machine, "local", LOCAL_START, end, machine.geometry.everyone.index)
-
-
-class Shared(_Owned):
+class Shared(Owned):
     """Memory of a block."""
 
     def __init__(self, machine, end):
@@ -237,21 +248,6 @@ class Shared(_Owned):
             self.machine.proxy.check(instruction, lanes, addresses, offsets, size, access)
         self.check_races(instruction, lanes, addresses, offsets, size, access)
 
-    def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        if access == READ:
-            found = self.races.read(lanes, offsets, size)
-        else:
-            found = self.races.write(lanes, offsets, size, instruction.number, access == ATOMIC)
-        after_write, after_read, together, steps = found
-        for bad, other in (
-            (together, "which another thread writes in the same instruction"),
-            (after_write, "which another thread wrote ({}), with no barrier between"),
-            (after_read, "which another thread read, with no barrier between"),
-        ):
-            if bad is not None and bad.any():
-                other = f", {other.format(self.machine.location(steps[bad][0]))}"
-                self.tell("shared race", instruction, lanes, addresses, bad.any(axis=1), access, other)
-
 
 # ---- global ----------------------------------------------------------------------------------------------------------
 
@@ -264,11 +260,10 @@ class Region(Memory):
 
     def __init__(self, machine, number, memory, written, ranges):
         super().__init__(machine, memory, written)
-        self.base, self.ranges = (number << WINDOW_BITS) + START, ranges
+        self.space, self.base, self.ranges = "global", (number << WINDOW_BITS) + START, ranges
         self.reach = _merged((low, high) for low, high, _, _ in ranges)
         self.open = _merged((low, high) for low, high, may, _ in ranges if may and memory.flags.writeable)
         self.races = BlockRaces(len(memory)) if machine.several_blocks else None
-        self.touched = set()
 
     def locate(self, addresses, lanes):
         return addresses - self.base
@@ -291,9 +286,6 @@ class Region(Memory):
             self.check_races(instruction, lanes, addresses, offsets, size, access)
         if access == READ:
             return None
-        for low, high, writable, name in self.ranges:
-            if writable and name not in self.touched and ((offsets >= low) & (offsets < high)).any():
-                self.touched.add(name)
         sealed = _outside(self.open, offsets, size)
         self.tell("read-only", instruction, lanes, addresses, sealed, access, " and is read-only")
         return ~sealed if sealed.any() else None
@@ -312,38 +304,24 @@ class Region(Memory):
                     break
         self.machine.counts.transfer(access == READ, touched, least, by_array)
 
-    def check_races(self, instruction, lanes, addresses, offsets, size, access):
-        block = self.machine.geometry.block_in_grid[lanes.at]
-        if access == READ:
-            found = ((self.races.read(block, offsets, size), "wrote it"),)
-        else:
-            after_write, after_read = self.races.write(block, offsets, size, access == ATOMIC)
-            found = ((after_write, "writes it too"), (after_read, "read it"))
-        for bad, did in found:
-            did = f": another block of the launch {did}"
-            self.tell("global race", instruction, lanes, addresses, bad.any(axis=1), access, did)
-
 
 def _merged(ranges):
-    """Ranges that touch become one: arrays of their beginnings and ends."""
+    """Ranges that touch become one."""
     merged = []
     for low, high in sorted(ranges):
         if merged and low <= merged[-1][1]:
             merged[-1][1] = max(merged[-1][1], high)
         else:
             merged.append([low, high])
-    return np.array(merged, np.int64).reshape(-1, 2)
+    return merged
 
 
 def _outside(ranges, offsets, size):
     """Which accesses do not lie wholly in one range."""
-    if len(ranges) == 1:
-        low, high = ranges[0]
-        return (offsets < low) | (offsets > high - size)
-    if not len(ranges):
-        return np.ones(len(offsets), np.bool_)
-    at = np.searchsorted(ranges[:, 0], offsets, "right") - 1
-    return (at < 0) | (offsets + size > ranges[at, 1])
+    outside = np.ones(len(offsets), np.bool_)
+    for low, high in ranges:
+        outside &= (offsets < low) | (offsets > high - size)
+    return outside
 
 
 class Nowhere(Memory):
@@ -361,8 +339,9 @@ class Nowhere(Memory):
 class Windows:
     """All memory by address, global or generic: the upper half says whose it is."""
 
-    def __init__(self, machine):
-        self.machine = machine
+    def __init__(self, machine, named):
+        """named: for each allocation the (first byte, end, whether it may be written, name) of arrays in it."""
+        self.machine, self.named = machine, named
         self.regions = {}
         self.nowhere = Nowhere(machine, None)
 
@@ -377,11 +356,11 @@ class Windows:
             owner = found and found.owner()
             if owner is None:
                 return self.nowhere, 0
-            region = self.add(found, owner, [])
+            region = self.add(found, owner, self.named.get(number, []))
         return region, 0
 
     def add(self, found, owner, ranges):
-        """The Region of an allocation. ranges: (first byte, end, whether it may be written, name)"""
+        """The Region of an allocation, also with what `address` gave to reach it."""
         for (low, high), writable in list(found.ranges.items()):
             ranges = [*ranges, (low, high, writable, f"the array at {(found.number << WINDOW_BITS) + START + low:#x}")]
         memory = owner.ravel(order="K").view(np.ndarray).view(np.uint8)

@@ -4,6 +4,7 @@ Functions that the kernel calls are put in the place of the call; their paramete
 memory. Variables in shared and local memory get their addresses here.
 """
 
+import linecache
 import math
 import re
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..errors import StateError
 from . import syntax
-from .report import Location, source_text
+from .report import Location
 from .syntax import split
 
 # Where shared and local memory begin; lower addresses are out of bounds, so that a forgotten base is a fault.
@@ -56,7 +57,7 @@ class Target(NamedTuple):
 
 
 class Program:
-    """A kernel ready to be translated.
+    """A kernel of PTX text, ready to be translated.
 
     parameters   names and types in PTX; most_threads: that a block may have, or None
     targets      numbers of the instructions that branches go to; a branch has its own as its operand
@@ -65,24 +66,20 @@ class Program:
     shared       address of the end of static shared memory, local: of local memory; dynamic: where dynamic begins
     """
 
-    def __init__(self):
+    def __init__(self, text):
         self.instructions: list[Instruction] = []
         self.targets: set[int] = set()
         self.arrays: list[tuple[str, bytes]] = []
         self.registers = {1: 0, 2: 0, 4: 0, 8: 0}
         self.shared, self.local = SHARED_START, LOCAL_START
-
-
-class _Linker:
-    def __init__(self, text):
         self.files = syntax.files(text)
         self.functions, outside = syntax.functions_and_variables(text)
-        self.program = Program()
         self.scopes: list[dict[str, Any]] = [{}]  # names between two braces; labels end with a colon
-        self.dynamic, self.dynamic_alignment = [], 1  # names of dynamic shared memory, all for the same place
+        self.dynamic_names, self.dynamic_alignment = [], 1  # of dynamic shared memory, all for the same place
         self.calls, self.locations, self.location = [], {}, None
         for piece in outside:
             self.variable(piece.text)
+        self.link()
 
     # ---- declarations ------------------------------------------------------------------------------------------------
 
@@ -92,19 +89,19 @@ class _Linker:
         if not match:
             return False
         linkage, space, alignment, bits, name, count, values = match.groups()
-        width, program = int(bits) // 8, self.program
+        width = int(bits) // 8
         size, alignment = width * int(count or 1), int(alignment or width)
         if space == "shared" and linkage == "extern":
-            self.dynamic.append(name)
+            self.dynamic_names.append(name)
             self.dynamic_alignment = max(self.dynamic_alignment, alignment)
             return True
         if space in ("shared", "local", "param"):
             space = "shared" if space == "shared" else "local"
-            address = _round_up(getattr(program, space), alignment)
-            setattr(program, space, address + size)
+            address = _round_up(getattr(self, space), alignment)
+            setattr(self, space, address + size)
         else:
-            space, address = "global", len(program.arrays)
-            program.arrays.append((name, _contents(values, width).ljust(size, b"\0")))
+            space, address = "global", len(self.arrays)
+            self.arrays.append((name, _contents(values, width).ljust(size, b"\0")))
         self.scopes[-1][name] = syntax.Symbol(name, space, address)
         return True
 
@@ -120,8 +117,8 @@ class _Linker:
                 self.scopes[-1][name] = self.new_register(width)
 
     def new_register(self, width):
-        self.program.registers[width] += 1
-        return syntax.Register(self.program.registers[width] - 1, width)
+        self.registers[width] += 1
+        return syntax.Register(self.registers[width] - 1, width)
 
     def find(self, name):
         """What a name stands for, or None."""
@@ -133,7 +130,7 @@ class _Linker:
             if numbered in scope and name != prefix and int(name[len(prefix) :]) < scope[numbered][1]:
                 scope[name] = self.new_register(scope[numbered][0])
                 return scope[name]
-        return syntax.Symbol(name, "dynamic", 0) if name in self.dynamic else None
+        return syntax.Symbol(name, "dynamic", 0) if name in self.dynamic_names else None
 
     # ---- operands ----------------------------------------------------------------------------------------------------
 
@@ -162,7 +159,7 @@ class _Linker:
     def address(self, text):
         base, *place = split(text)
         if place:
-            return syntax.Cell(self.operand(base), self.operand(place[0]).elements)
+            return syntax.Address(self.operand(base), 0, self.operand(place[0]).elements)
         match = SUM.match(text)
         if match and NUMBER.match(match[2]):
             return syntax.Address(self.operand(match[1]), int(match[2], 0))
@@ -182,11 +179,11 @@ class _Linker:
             elif piece.kind == "close":
                 self.scopes.pop()
             elif piece.kind == "label":
-                self.scopes[-1][f"{piece.text}:"] = len(self.program.instructions)
+                self.scopes[-1][f"{piece.text}:"] = len(self.instructions)
             else:
                 self.statement(piece)
         self.calls.pop()
-        self.scopes[-1]["return:"] = len(self.program.instructions)
+        self.scopes[-1]["return:"] = len(self.instructions)
         self.scopes = outer
 
     def statement(self, piece):
@@ -212,7 +209,7 @@ class _Linker:
 
     def line(self, file, line, caller=None):
         name = self.files.get(file, "?")
-        return Location(name, line, source_text(name, line), caller)
+        return Location(name, line, linecache.getline(name, line).strip(), caller)
 
     def operation(self, piece, match):
         negated, guard, opcode, rest = match.groups()
@@ -230,8 +227,8 @@ class _Linker:
             operands = (Target(tuple(self.scopes), rest),)
         else:
             operands = tuple(self.operand(part) for part in split(rest))
-        number = len(self.program.instructions)
-        self.program.instructions.append(Instruction(opcode, guard, operands, location, piece.text, number))
+        number = len(self.instructions)
+        self.instructions.append(Instruction(opcode, guard, operands, location, piece.text, number))
 
     def call(self, rest, location):
         parts = split(rest)
@@ -262,19 +259,18 @@ class _Linker:
         kernels = [function for function in self.functions.values() if function.kind == "entry"]
         if len(kernels) != 1:
             raise StateError(f"interpret: the PTX has {len(kernels)} kernels (.entry), wants one")
-        (kernel,), program = kernels, self.program
+        (kernel,) = kernels
         found = syntax.ARGUMENTS.findall(kernel.arguments)
-        program.name = kernel.name
-        program.parameters = [(name, f"{kind}[{count}]" if count else kind) for _, kind, name, count in found]
+        self.name = kernel.name
+        self.parameters = [(name, f"{kind}[{count}]" if count else kind) for _, kind, name, count in found]
         self.emit(kernel, {name: syntax.Symbol(name, "kernel", i) for i, (_, _, name, _) in enumerate(found)})
         limit = re.search(r"\.(?:maxntid|reqntid)\s+([\d, ]+)", kernel.attributes)
-        program.most_threads = math.prod(int(number) for number in limit[1].split(",")) if limit else None
-        program.dynamic = _round_up(program.shared, self.dynamic_alignment)
-        for step in program.instructions:
+        self.most_threads = math.prod(int(number) for number in limit[1].split(",")) if limit else None
+        self.dynamic = _round_up(self.shared, self.dynamic_alignment)
+        for step in self.instructions:
             if step.operands and isinstance(step.operands[0], Target):
                 step.operands = (self.resolve(step.operands[0]),)
-                program.targets.add(step.operands[0])
-        return program
+                self.targets.add(step.operands[0])
 
 
 def _round_up(number, multiple):
@@ -290,11 +286,3 @@ def _contents(values, width):
 def plain_name(opcode):
     """An opcode without rounding, cache hints and the like: fma.f32, ld.global.v4.f32."""
     return ".".join(part for part in opcode.split(".") if part not in MINOR and not part.startswith(("L1::", "L2::")))
-
-
-def parse(text):
-    """The Program of PTX text with one kernel.
-
-    Errors  RuntimeError for text that cannot be read
-    """
-    return _Linker(text).link()

@@ -11,7 +11,8 @@ are not watched until then. Reads by threads are not held against bulk copies th
 
 import numpy as np
 
-from .memory import READ, filled, words_of
+from .lanes import Lanes, Repeated
+from .memory import READ, words_of
 
 MOST = 64  # mbarriers of a block
 
@@ -28,7 +29,7 @@ class Proxy:
         self.begun = np.zeros(warps, np.int32)  # products
         self.groups = [[] for _ in range(warps)]  # of those, how many at each commit that nobody has waited for
         self.reads = {}  # by warp, for each word of its block: the number of the last product that reads it
-        self.flying, self.brought = np.zeros((2, self.words * self.geometry.blocks), np.int32)  # by word: the copy
+        self.brought = np.zeros(self.words * self.geometry.blocks, np.int32)  # by word: the number of the bulk copy
         self.copies = [None]  # by number
         self.barriers = {}  # bulk.Barrier by their places
         self.maps = set()  # (lane, address) of tensor maps that a fence has acquired
@@ -37,35 +38,25 @@ class Proxy:
 
     def read(self, instruction, warps, addresses, offsets):
         """Products of these warps read chunks of 16 bytes: (warps, chunks); gives whether all may be read."""
-        shared, races = self.machine.shared, self.machine.shared.races
-        outside = shared.outside(addresses, 16)
-        if outside.any():
-            what = lambda warp, chunk: f"reads 16 bytes at {shared.where(int(addresses[warp, chunk]))}"
-            self.fault("out of bounds", instruction, outside, what)
+        shared, geometry, words = self.machine.shared, self.geometry, words_of(offsets.reshape(-1), 16)
+        first = np.searchsorted(geometry.warp, warps)  # the first lane of each warp
+        lanes, places = Repeated(Lanes(geometry, first), addresses.shape), addresses.reshape(-1)
+        if shared.good(instruction, lanes, places, 16, READ) is not None:
             return False
-        where = lambda warp, chunk: f"reads {shared.where(int(addresses[warp, chunk]))}"
-        words = offsets[:, :, None] // 4 + np.arange(4)
-        first = np.searchsorted(self.geometry.warp, warps)[:, None, None]  # the first lane of each warp
-        units = races.units(offsets.reshape(-1), 16).reshape(*offsets.shape, -1)
-        unordered, unfenced = races.before_proxy(units, first)
-        missing = ~shared.was_written(offsets.reshape(-1), 16).reshape(*offsets.shape, 1)
+        access = instruction, lanes, places, offsets.reshape(-1), 16, READ
+        self.machine.copies.check(*access)
+        self.check(*access)
+        shared.check_written(*access[:5])
+        unordered, unfenced = shared.races.before_proxy(shared.races.units(access[3], 16), lanes.index[:, None])
         for kind, bad, why in (
-            ("cp.async wait", self.machine.copies.step[words] > 0, "to which a cp.async is under way"),
-            ("bulk wait", self.flying[words] > 0, "to which a bulk copy is under way"),
-            ("bulk wait", self.unseen(warps, words), "which a bulk copy brought whose mbarrier it has not waited for"),
-            ("unwritten read", missing, "that nobody wrote"),
             ("shared race", unordered, "which another thread wrote, with no barrier between"),
             ("proxy fence", unfenced, "whose writer has executed no fence.proxy.async since"),
         ):
-            text = lambda warp, chunk, why=why: f"{where(warp, chunk)}, {why}"
-            self.fault(kind, instruction, bad.any(axis=2), text)
+            shared.tell(kind, instruction, lanes, places, bad.any(axis=1), READ, f", {why}")
         self.begun[warps] += 1
         for warp, row in zip(warps.tolist(), words.reshape(len(warps), -1) % self.words, strict=True):
             self.reads.setdefault(warp, np.zeros(self.words, np.int32))[row] = self.begun[warp]
         return True
-
-    def fence(self, warps):
-        self.fenced[warps] = True
 
     def commit(self, warps):
         for warp in warps.tolist():
@@ -112,7 +103,6 @@ class Proxy:
         words, warps = words_of(offsets, size), self.geometry.warp[lanes.at]
         held = np.zeros(0, np.bool_) if access == READ else self.still_read(warps, words)
         for kind, bad, why in (
-            ("bulk wait", self.flying[words].any(axis=1), "to which a bulk copy is under way"),
             ("bulk wait", self.unseen(warps, words).any(axis=1), "whose mbarrier it has not waited for"),
             ("wgmma wait", held, "which a product may still read"),
         ):
@@ -120,29 +110,11 @@ class Proxy:
         if access != READ:
             self.brought[words] = 0
 
-    def fault(self, kind, instruction, bad, text):
-        """A fault of warps that execute; bad: (warps, things), text(warp, thing) of the first of them."""
-        if bad.any():
-            row = self.machine.lanes.rows // 32
-            what = lambda i: text(row[i], bad[row[i]].argmax())
-            self.machine.fault(kind, instruction, self.machine.lanes, bad.any(axis=1)[row], what)
-
-    # ---- bulk copies ---------------------------------------------------------------------------------------------
-
-    def start(self, copy):
-        """A bulk copy is under way to its words, which hold NaN patterns until it arrives."""
-        copy.number = len(self.copies)
-        self.copies.append(copy)
-        self.flying[copy.words] = copy.number
-        self.machine.shared.rows(np.dtype(np.uint32), 1)[copy.words] = filled(8).view(np.uint32)[0]
-
     def arrive(self, copy, barrier):
-        """What a copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
-        shared = self.machine.shared
-        copy.phase = barrier.phases + 1
-        shared.rows(np.dtype(np.uint32), 1)[copy.words] = copy.data
-        shared.mark(copy.words * 4, 4)
-        shared.races.writers[2][shared.races.units(copy.words * 4, 4)] = 0
-        self.flying[copy.words], self.brought[copy.words] = 0, copy.number
-        barrier.missing -= copy.data.nbytes
+        """What a bulk copy brings is there: for those who wait for the phase of its mbarrier that is under way."""
+        copy.phase, races = barrier.phases + 1, self.machine.shared.races
+        self.machine.copies.arrive(copy.words)
+        races.writers[2][races.units(copy.words * 4, 4)] = 0
+        self.brought[copy.words] = copy.number
+        barrier.missing -= copy.size
         barrier.settle()

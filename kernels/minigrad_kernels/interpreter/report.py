@@ -1,6 +1,5 @@
 """What an interpreted launch tells: the arrays that it wrote, what it cost, and its faults."""
 
-import linecache
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -8,11 +7,6 @@ from pathlib import PurePath
 import numpy as np
 
 SECTOR = 32  # bytes that global memory moves at least
-
-
-def source_text(file, line):
-    """A line of a source file without its indentation; empty if there is no such file."""
-    return linecache.getline(file, line).strip()
 
 
 @dataclass(frozen=True)

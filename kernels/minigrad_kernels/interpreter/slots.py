@@ -7,6 +7,7 @@ the slots and an instruction of its opcode. What has no builder is an operation.
 
 from collections.abc import Callable
 from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -144,6 +145,20 @@ def _special(name, geometry, dynamic_bytes):
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
+
+class Gate(NamedTuple):
+    """Where lanes wait for others before they execute an instruction.
+
+    rank      of gates at which lanes wait for ever: those of the lowest let go first
+    opens     (machine): which of the lanes that execute may go on, None if all
+    complain  (machine): report that the lanes that execute wait for ever
+    """
+
+    rank: int
+    opens: Callable
+    complain: Callable
+
+
 BUILDERS: dict[str, Callable] = {}
 
 
@@ -214,7 +229,7 @@ def guarded(step, number, held):
 
 def address_of(slots, operand):
     """A function that gives the addresses (int64) of [base + offset] in the lanes that execute."""
-    base, offset = operand
+    base, offset, _ = operand
     narrow = getattr(base, "width", 8) == 4
     slot = slots.source(base, "u32" if narrow else "s64")
     if narrow:

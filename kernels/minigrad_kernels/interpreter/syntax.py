@@ -58,17 +58,11 @@ class Vector(NamedTuple):
 
 
 class Address(NamedTuple):
-    """[base + offset]"""
+    """[base + offset], or [base, {place, ...}] of a place in what a tensor map describes"""
 
     base: Any
     offset: int
-
-
-class Cell(NamedTuple):
-    """[base, {place, ...}]: a place in what a tensor map describes"""
-
-    base: Any
-    place: tuple[Any, ...]
+    place: tuple[Any, ...] = ()
 
 
 class Piece(NamedTuple):

@@ -84,11 +84,9 @@ def multiply_matrices(slots, instruction):
 
 @builder("ldmatrix")
 def load_matrices(slots, instruction):
-    """1, 2 or 4 matrices of 8 by 8 elements of 16 bits; lanes 8i to 8i + 7 give the addresses of rows of matrix i."""
+    """Four matrices of 8 by 8 elements of 16 bits; lanes 8i to 8i + 7 give the addresses of rows of matrix i."""
     parts = instruction.parts
-    count = next((int(part[1]) for part in parts if part in ("x1", "x2", "x4")), None)
-    known = {"sync", "aligned", "m8n8", "x1", "x2", "x4", "trans", "shared", "shared::cta", "b16"}
-    if count is None or set(parts[1:]) - known or "m8n8" not in parts or parts[-1] != "b16":
+    if parts[1:5] != ("sync", "aligned", "m8n8", "x4") or set(parts[5:]) - {"trans", "shared", "shared::cta", "b16"}:
         raise Unknown("is a form that is not known")
     destination, place = instruction.operands
     targets = [slots.target(element, "b32") for element in destination.elements]
@@ -96,12 +94,9 @@ def load_matrices(slots, instruction):
     row, column = places(8, 8, 2)[:: -1 if "trans" in parts else 1]
 
     def step(m):
-        giving = m.geometry.lane[m.at] < 8 * count
-        rows = np.zeros((m.lanes.count, 2), np.uint64)
-        found = m.shared.access(instruction, m.lanes.only(giving), address(m)[giving], double, 2)
-        rows[giving] = np.stack(found, axis=1)
-        halves = np.stack([m.lanes.to_warps(rows[:, i]) for i in range(2)], axis=2).view(np.uint16)
-        words = [matrix[:, row, column].astype(np.uint32) for matrix in np.split(halves[:, : 8 * count], count, axis=1)]
+        found = m.shared.access(instruction, m.lanes, address(m), double, 2)
+        halves = np.stack([m.lanes.to_warps(rows) for rows in found], axis=2).view(np.uint16)
+        words = [matrix[:, row, column].astype(np.uint32) for matrix in np.split(halves, 4, axis=1)]
         put(m, targets, [pair[:, 0] | pair[:, 1] << np.uint32(16) for pair in words])
 
     return step

@@ -6,7 +6,7 @@ waits for the group, the destination holds a NaN pattern, and any access to it, 
 
 import numpy as np
 
-from .bulk import copy_box
+from .bulk import BULK, copy_box
 from .memory import WRITE, filled, words_of
 from .operations import DTYPES, Unknown
 from .slots import address_of, builder, copy, sequence
@@ -135,7 +135,7 @@ def move(slots, instruction):
 
 
 class Copies:
-    """All copies of a batch of blocks that are on their way, word by word of shared memory."""
+    """All copies of a batch of blocks that are on their way, word by word of shared memory; also bulk copies."""
 
     def __init__(self, machine, size):
         self.machine, words = machine, -(-size // 4)
@@ -151,28 +151,36 @@ class Copies:
             return
         words = words_of(offsets, size)
         late = self.step[words] > 0
-        if late.any():
-            where = lambda i: self.machine.shared.where(int(addresses[i]))
-            text = lambda i: f"{access} {where(i)}, to which {self.under_way(words[i, late[i].argmax()])}"
-            self.machine.fault("cp.async wait", instruction, lanes, late.any(axis=1), text)
+        where = lambda i: self.machine.shared.where(int(addresses[i]))
+        for kind, bad in (("bulk wait", late & (self.group[words] == BULK)), ("cp.async wait", late)):
+            text = lambda i, bad=bad: f"{access} {where(i)}, to which {self.under_way(words[i, bad[i].argmax()])}"
+            self.machine.fault(kind, instruction, lanes, bad.any(axis=1), text)
+            late &= ~bad
 
     def under_way(self, word):
         """Which copy is under way to a word, and which wait would cover it."""
         lane, location = self.lane[word], self.machine.location(self.step[word] - 1)
+        if self.group[word] == BULK:
+            return f"the bulk copy of {self.machine.geometry.name(lane)} is under way ({location})"
         text = f"the cp.async of {self.machine.geometry.name(lane)} is under way ({location})"
         later = self.open_group[lane] - self.group[word]
         if not later:
             return f"{text}; it is in no committed group yet"
         return f"{text}; wants cp.async.wait_group {later - 1} or less"
 
-    def start(self, instruction, lanes, offsets, data):
-        """Copies of 4, 8 or 16 bytes: data is (lanes, words) uint32."""
-        words, shared = words_of(offsets, data.shape[1] * 4), self.machine.shared
+    def start(self, instruction, lanes, words, data, group):
+        """Copies of words: lanes, words, data and group go together."""
+        shared = self.machine.shared
         shared.rows(np.dtype(np.uint32), 1)[words] = filled(4).view(np.uint32)[0]
-        shared.mark(offsets, data.shape[1] * 4)  # reading it too early is a fault of its own kind
+        shared.mark(words * 4, 4)  # reading it too early is a fault of its own kind
         self.step[words], self.data[words] = instruction.number + 1, data
-        self.lane[words], self.group[words] = lanes.index[:, None], self.open_group[lanes.at][:, None]
+        self.lane[words], self.group[words] = lanes, group
         self.flying = np.concatenate([self.flying, words.reshape(-1)])
+
+    def arrive(self, words):
+        self.machine.shared.rows(np.dtype(np.uint32), 1)[words] = self.data[words]
+        self.step[words] = 0
+        self.flying = self.flying[self.step[self.flying] > 0]
 
     def commit(self, lanes):
         self.open_group[lanes.at] += 1
@@ -181,12 +189,10 @@ class Copies:
         """All but the last `pending` committed groups of these lanes arrive."""
         limit = np.full(self.machine.geometry.lanes, -1)  # the first group that may stay under way
         limit[lanes.at] = self.open_group[lanes.at] - pending
-        due = self.group[self.flying] < limit[self.lane[self.flying]]
-        words, self.flying = self.flying[due], self.flying[~due]
-        shared = self.machine.shared
-        shared.rows(np.dtype(np.uint32), 1)[words] = self.data[words]
-        shared.races.wrote(shared.races.units(words * 4, 4), self.lane[words][:, None], self.step[words][:, None] - 1)
-        self.step[words] = 0
+        words = self.flying[self.group[self.flying] < limit[self.lane[self.flying]]]
+        races = self.machine.shared.races
+        races.wrote(races.units(words * 4, 4), self.lane[words][:, None], self.step[words][:, None] - 1)
+        self.arrive(words)
 
 
 # ---- their steps -----------------------------------------------------------------------------------------------------
@@ -224,25 +230,22 @@ def _copy(m, instruction, targets, origins, size, given):
     """given: how many bytes of the source each lane reads; the rest becomes zero."""
     lanes = m.lanes
     bent = origins & size - 1 != 0
-    if bent.any():
-        text = lambda i: f"reads {size} bytes at {int(origins[i]):#x}, which is no multiple of {size}"
-        m.fault("misaligned", instruction, lanes, bent, text)
+    text = lambda i: f"reads {size} bytes at {int(origins[i]):#x}, which is no multiple of {size}"
+    m.fault("misaligned", instruction, lanes, bent, text)
     amounts = np.full(lanes.count, size) if given is None else np.minimum(given, size).astype(np.int64)
     data = np.zeros((lanes.count, size), np.uint8)
-    for amount in np.unique(amounts):
-        here, first = amounts == amount, 0
-        for width in (16, 8, 4, 2, 1):
-            if amount - first >= width:
-                word = np.dtype(f"u{min(width, 8)}")
-                found = m.everywhere.access(
-                    instruction, lanes.only(here), origins[here] + first, word, width // word.itemsize
-                )
-                data[here, first : first + width] = np.stack(found, axis=1).view(np.uint8)
-                first += width
+    for width in (16, 8, 4, 2, 1):  # an amount is a sum of these, the largest first
+        here = amounts & width != 0
+        if here.any():
+            word, first = np.dtype(f"u{min(width, 8)}"), amounts[here] & -2 * width
+            count = width // word.itemsize
+            found = m.everywhere.access(instruction, lanes.only(here), origins[here] + first, word, count)
+            data.view(word).reshape(lanes.count, -1, count)[here, first // width] = np.stack(found, axis=1)
     good = m.shared.good(instruction, lanes, targets, size, WRITE)
     if good is not None:
         lanes, targets, data = lanes.only(good), targets[good], data[good]
     if lanes is not None:
         offsets = m.shared.locate(targets, lanes)
         m.shared.check(instruction, lanes, targets, offsets, size, WRITE)
-        m.copies.start(instruction, lanes, offsets, data.view(np.uint32))
+        groups = m.copies.open_group[lanes.at][:, None]
+        m.copies.start(instruction, lanes.index[:, None], words_of(offsets, size), data.view(np.uint32), groups)

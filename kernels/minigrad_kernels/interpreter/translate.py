@@ -5,24 +5,26 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from . import tensor_core, transfers, warpgroup  # noqa: F401  (they enter their builders)
-from .bulk import waiting
+from .bulk import phase_gate
 from .operations import Unknown, operation
-from .program import Instruction, Program, parse
-from .slots import BUILDERS, Slots, compute, guarded, nothing
-from .warps import members_of
+from .program import Instruction, Program
+from .slots import BUILDERS, Gate, Slots, builder, compute, guarded, nothing
+from .warps import ALIGNED, BARRIERS, gate
 
-BRANCHES = ("bra", "ret", "exit", "trap")
-BARRIERS = ("bar", "barrier")
+BRANCHES = ("bra", "ret", "exit")
+GATES = {"mbarrier": phase_gate} | dict.fromkeys((*BARRIERS, "shfl", *ALIGNED), gate)
 # What reading an instruction of an unexpected form may run into.
 UNREADABLE = (Unknown, ValueError, TypeError, KeyError, IndexError, AttributeError)
 for _root in "membar prefetch prefetchu applypriority nanosleep pmevent griddepcontrol setmaxnreg".split():
     BUILDERS[_root] = lambda slots, instruction: nothing
 
 
-def ends_a_run(instruction):
-    """Whether it is a jump, a barrier of the block, or a wait for an mbarrier."""
-    root, second = (*instruction.parts, "")[:2]
-    return root in BRANCHES or (root in BARRIERS and second != "warp") or (root, second) == ("mbarrier", "try_wait")
+@builder("trap")
+def trap(slots, instruction):
+    def step(m):
+        raise instruction.error(f"was executed by {m.geometry.name(int(m.lanes.index[0]))}")
+
+    return step
 
 
 class Run(NamedTuple):
@@ -31,26 +33,21 @@ class Run(NamedTuple):
     steps    what they do
     leave    (machine, lanes): where the lanes go on
     length   how many instructions it has
-    members  of a run that begins with a .sync instruction: which lanes must meet there
+    gate     where lanes wait for others before its first instruction
     """
 
     steps: list[Callable]
     leave: Callable
     length: int
-    members: Callable | None
+    gate: Gate | None
 
 
-class Code(NamedTuple):
+class Code:
     """A translated program: its runs by the number of their first instruction."""
 
-    program: Program
-    slots: Slots
-    runs: dict[int, Run]
-
-
-class _Translator:
     def __init__(self, program):
-        self.program, self.slots = program, Slots(program)
+        self.program, self.slots, self.runs = program, Slots(program), {}
+        self.translate()
 
     # ---- one instruction -----------------------------------------------------------------------------------------
 
@@ -71,21 +68,9 @@ class _Translator:
     def leave(self, instruction):
         """Where lanes go from an instruction that ends a run."""
         root, after = instruction.parts[0], instruction.number + 1
-        if root in BARRIERS:
-            if set(instruction.parts[1:]) - {"cta", "aligned"} != {"sync"} or len(instruction.operands) > 1:
-                raise Unknown("is a barrier that is not known")
-            jump = lambda m, lanes: m.barrier(after - 1, lanes)
-        elif root == "bra":
+        if root == "bra":
             (target,) = instruction.operands
             jump = lambda m, lanes: m.go(target, lanes)
-        elif root == "mbarrier":
-            test = waiting(self.slots, instruction)
-            jump = lambda m, lanes: m.attempt(after - 1, lanes, test)
-        elif root == "trap":
-
-            def jump(m, lanes):
-                raise instruction.error(f"was executed by {m.geometry.name(int(lanes.index[0]))}")
-
         else:
             jump = lambda m, lanes: m.end(lanes)
         if instruction.guard is None:
@@ -104,33 +89,32 @@ class _Translator:
 
     # ---- runs ----------------------------------------------------------------------------------------------------
 
-    def code(self):
+    def translate(self):
         instructions = self.program.instructions
-        steps, leaves, meets, starts = [], {}, {}, {0, *self.program.targets}
+        steps, leaves, gates, starts = [], {}, {}, {0, *self.program.targets}
         for instruction in instructions:
             try:
-                self.translate(instruction, steps, leaves, meets, starts)
+                self.enter(instruction, steps, leaves, gates, starts)
             except UNREADABLE as error:
                 what = str(error) if isinstance(error, Unknown) else "has a form that is not known"
                 raise instruction.error(what) from error
         ends = sorted({*starts, len(instructions)})
-        runs = {len(instructions): Run([], lambda m, lanes: m.end(lanes), 0, None)}
+        self.runs[len(instructions)] = Run([], lambda m, lanes: m.end(lanes), 0, None)
         for start, end in zip(ends, ends[1:], strict=False):
             leave = leaves.get(end - 1) or (lambda m, lanes, end=end: m.go(end, lanes))
-            runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, meets.get(start))
-        return Code(self.program, self.slots, runs)
+            self.runs[start] = Run([s for s in steps[start:end] if s], leave, end - start, gates.get(start))
 
-    def translate(self, instruction: Instruction, steps, leaves, meets, starts):
+    def enter(self, instruction: Instruction, steps, leaves, gates, starts):
         number = instruction.number
-        if ends_a_run(instruction):
+        if instruction.parts[0] in BRANCHES:
             leaves[number] = self.leave(instruction)
             starts.add(number + 1)
             return steps.append(None)
-        members = members_of(self.slots, instruction)
-        if members is not None:
+        make = GATES.get(instruction.parts[0])
+        if make is not None and (found := make(self.slots, instruction)) is not None:
             if instruction.guard is not None:
                 raise Unknown("stands under a predicate, which is not known")
-            meets[number] = members
+            gates[number] = found
             starts.add(number)
         step = self.step(instruction)
         if instruction.guard is not None:
@@ -144,4 +128,4 @@ def translate(ptx):
 
     Errors  RuntimeError for an instruction, modifier or operand that is not known, with its line
     """
-    return _Translator(parse(ptx)).code()
+    return Code(Program(ptx))

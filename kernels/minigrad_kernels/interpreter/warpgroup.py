@@ -53,9 +53,11 @@ def warpgroup(slots, instruction):
     if kind == "wait_group":
         pending = int(instruction.operands[0].text, 0)
         return lambda m: m.proxy.wait(_warps(m), pending)
-    if kind not in ("commit_group", "fence"):
+    if kind == "commit_group":
+        return lambda m: m.proxy.commit(_warps(m))
+    if kind != "fence":
         raise Unknown("is a form that is not known")
-    return lambda m: (m.proxy.commit if kind == "commit_group" else m.proxy.fence)(_warps(m))
+    return lambda m: m.proxy.fenced.put(_warps(m), True)
 
 
 def _warps(m):
@@ -76,11 +78,12 @@ def _product(slots, instruction):
     row, column = tensor_core.places(16, columns, 2)
 
     def step(m):
-        warps, proxy = _warps(m), m.proxy
-        proxy.fault("wgmma fence", instruction, ~proxy.fenced[warps][:, None], lambda *_: "follows no wgmma.fence")
+        warps = _warps(m)
+        unfenced = ~m.proxy.fenced[m.geometry.warp[m.at]]
+        m.fault("wgmma fence", instruction, m.lanes, unfenced, lambda i: "follows no wgmma.fence")
         tables = [m.lanes.to_warps(m.get(slot)) for slot in descriptors]
-        same = np.stack([(table == table[:, :1]).all(axis=1) for table in tables], axis=1)
-        proxy.fault("divergent warp", instruction, ~same, lambda *_: "has descriptors that differ within the warp")
+        other = m.lanes.from_warps(np.logical_or(*(table != table[:, :1] for table in tables)))
+        m.fault("divergent warp", instruction, m.lanes, other, lambda i: "has descriptors that differ within the warp")
         if any((table & MODE != TURNED).any() for table in tables):
             raise instruction.error("has a descriptor of another mode than that of 128 bytes, which is not known")
         product = _multiply(m, instruction, warps, [table[:, 0] for table in tables], columns, types[-1])

@@ -1,4 +1,4 @@
-"""What the lanes of a warp do together: shfl, vote, activemask, bar.warp.sync.
+"""What lanes do together, shfl and barriers, and where they wait for one another.
 
 Functions take tables of shape (warps, 32). `members` (bool) names the lanes that take part: active, and in the member
 mask. What a lane that is no member gets is without meaning.
@@ -11,67 +11,67 @@ import numpy as np
 from .array import FILL
 from .lanes import BIT, WARP
 from .operations import Unknown
-from .slots import builder
+from .slots import Gate, builder
 from .syntax import Vector
 
 LANE = np.arange(WARP)
 POISON = np.array([FILL, FILL]).view(np.uint32)[0]
-TOGETHER = ("shfl", "vote")
+BARRIERS = ("bar", "barrier")
 ALIGNED = ("mma", "ldmatrix", "wgmma")
 
 
-def members_of(slots, instruction):
-    """A function that gives, for each lane that executes it, the lanes that must meet, as bits; None if none must."""
+def gate(slots, instruction):
+    """The Gate of a barrier, or of an instruction for which lanes of a warp must meet."""
     root, parts = instruction.parts[0], instruction.parts
+    if root in BARRIERS and parts[1:2] != ("warp",):
+        return Gate(2, _whole_blocks, lambda m: _complain_of_barrier(m, instruction))
     if root in ALIGNED:
-        return lambda m: np.full(m.lanes.count, 0xFFFFFFFF, np.uint32)
-    if root not in TOGETHER and parts[:3] != ("bar", "warp", "sync"):
-        return None
-    if "sync" not in parts:
+        members = lambda m: np.uint32(0xFFFFFFFF)
+    elif "sync" in parts:
+        mask = slots.source(instruction.operands[-1], "u32")
+        members = lambda m: m.get(mask)
+    else:
         raise Unknown("lacks .sync")
-    mask = slots.source(instruction.operands[-1], "u32")
-    return lambda m: m.get(mask)
+
+    def missing(m):
+        """For each lane the lanes that its warp lacks, as bits; of lanes that have ended nothing is expected."""
+        geometry, absent = m.geometry, np.zeros(m.geometry.warps * WARP, np.bool_)
+        absent[geometry.place] = m.live
+        absent[geometry.place[m.at]] = False
+        return members(m) & (absent.reshape(-1, WARP) * BIT).sum(axis=1, dtype=np.uint32)[geometry.warp[m.at]]
+
+    def opens(m):
+        if m.lanes.whole:
+            return None
+        warp, waits = m.geometry.warp[m.at], np.zeros(m.geometry.warps, np.bool_)
+        waits[warp[missing(m) != 0]] = True
+        return ~waits[warp]
+
+    def complain(m):
+        lacks = missing(m)
+        names = lambda i: ", ".join(str(lane) for lane in range(WARP) if int(lacks[i]) >> lane & 1)
+        text = lambda i: f"names lanes of the warp that are not there: {names(i)}"
+        m.fault("divergent warp", instruction, m.lanes, lacks != 0, text)
+
+    return Gate(1, opens, complain)
 
 
-# ---- functions of tables ---------------------------------------------------------------------------------------------
+def _whole_blocks(m):
+    """Lanes of blocks of which all threads are here."""
+    if m.full:
+        return None
+    block = m.geometry.block_of[m.at]
+    return np.bincount(block)[block] == m.geometry.threads
 
 
-def _shuffle(mode):
-    """Gives the value of the lane that each asks for, and whether that one lies in its segment; else its own.
+def _complain_of_barrier(m, instruction):
+    def text(i):
+        others = m.geometry.block_of == m.geometry.block_of[m.lanes.index[i]]
+        here, ended, threads = others[m.at].sum(), (others & ~m.live).sum(), m.geometry.threads
+        there = f"is reached by {here} of {threads} threads of a block"
+        return f"{there}, {threads - here - ended} wait at other barriers, {ended} have ended"
 
-    b: lane or offset; c: clamp in bits 0-4, segment mask in bits 8-12
-    """
-
-    def function(members, value, b, c):
-        b, c = b.astype(np.int64), c.astype(np.int64)
-        offset, clamp, segment = b & 31, c & 31, (c >> 8) & 31
-        first = LANE & segment
-        last = first | (clamp & ~segment)
-        asked = {"up": LANE - offset, "down": LANE + offset, "bfly": LANE ^ offset, "idx": first | (offset & ~segment)}
-        in_range = asked[mode] >= last if mode == "up" else asked[mode] <= last
-        lane = np.where(in_range, asked[mode], LANE)
-        there = np.take_along_axis(members, lane, axis=1)
-        return np.where(there, np.take_along_axis(value, lane, axis=1), POISON), in_range
-
-    return function
-
-
-def _mask(lanes):
-    """Bit l of every lane's number is lane l."""
-    masks = np.where(lanes, BIT, np.uint32(0)).sum(axis=1, keepdims=True, dtype=np.uint32)
-    return np.broadcast_to(masks, lanes.shape)
-
-
-def _every(held):
-    return held.all(axis=1, keepdims=True)
-
-
-VOTES = {
-    "all": lambda members, p: (_every(p | ~members),),
-    "any": lambda members, p: (~_every(~p | ~members),),
-    "uni": lambda members, p: (_every(p | ~members) | _every(~p | ~members),),
-    "ballot": lambda members, p: (_mask(p & members),),
-}
+    m.fault("divergent barrier", instruction, m.lanes, np.ones(m.lanes.count, np.bool_), text)
 
 
 # ---- steps -----------------------------------------------------------------------------------------------------------
@@ -84,43 +84,50 @@ def put(m, targets, tables):
             m.put(target, m.lanes.from_warps(np.ascontiguousarray(table)))
 
 
-@builder(*TOGETHER)
-def together(slots, instruction):
-    """Each group of lanes with one member mask is served by itself."""
-    root, _, mode, *_ = instruction.parts
-    if root == "shfl":
-        kinds, wanted, function = ("b32", "pred"), ["b32"] * 3, _shuffle(mode)
-    else:
-        kinds, wanted, function = ("b32" if mode == "ballot" else "pred",), ["pred"], VOTES[mode]
-    first, *operands, members = instruction.operands
+@builder("shfl")
+def shuffle(slots, instruction):
+    """Gives the value of the lane that each asks for, and whether that one lies in its segment; else its own.
+
+    b: lane or offset; c: clamp in bits 0-4, segment mask in bits 8-12. A lane gets nothing from one that is not there
+    or names other members.
+    """
+    mode = instruction.parts[2]
+    first, *operands = instruction.operands
     destinations = first.elements if isinstance(first, Vector) else (first,)
-    targets = [None if d == "_" else slots.target(d, kind) for d, kind in zip(destinations, kinds, strict=False)]
-    mask = slots.source(members, "u32")
-    sources = [slots.reader(operand, kind) for operand, kind in zip(operands, wanted, strict=True)]
+    targets = [None if d == "_" else slots.target(d, k) for d, k in zip(destinations, ("b32", "pred"), strict=False)]
+    sources = [slots.source(operand, "b32") for operand in operands]
 
     def step(m):
-        tables = [m.lanes.to_warps(read(m)) for read in sources]
-        masks = m.get(mask)
+        masks = m.get(sources[-1])
         own = masks >> m.geometry.lane[m.at].astype(np.uint32) & np.uint32(1) != 0
-        if not own.all():
-            text = lambda i: f"has the member mask {int(masks[i]):#010x}, which leaves out the lane itself"
-            m.fault("divergent warp", instruction, m.lanes, ~own, text)
-        results = None
-        for value in np.unique(masks):
-            here = m.lanes.to_warps((masks == value) & own, False)
-            found = [np.broadcast_to(table, here.shape) for table in function(here, *tables)]
-            results = [np.where(here, *pair) for pair in zip(found, results or found, strict=True)]
-        put(m, targets, results)
+        text = lambda i: f"has the member mask {int(masks[i]):#010x}, which leaves out the lane itself"
+        m.fault("divergent warp", instruction, m.lanes, ~own, text)
+        value, b, c, masks = (m.lanes.to_warps(m.get(source)).astype(np.int64) for source in sources)
+        offset, clamp, segment = b & 31, c & 31, (c >> 8) & 31
+        first = LANE & segment
+        last = first | (clamp & ~segment)
+        asked = {"up": LANE - offset, "down": LANE + offset, "bfly": LANE ^ offset, "idx": first | (offset & ~segment)}
+        in_range = asked[mode] >= last if mode == "up" else asked[mode] <= last
+        lane = np.where(in_range, asked[mode], LANE)
+        members = np.where(m.lanes.to_warps(own, False), masks, -1)
+        there = np.take_along_axis(members, lane, axis=1) == members
+        put(m, targets, [np.where(there, np.take_along_axis(value, lane, axis=1), POISON), in_range])
 
     return step
 
 
-@builder("activemask")
-def active_mask(slots, instruction):
-    target = slots.target(instruction.operands[0], "b32")
-    return lambda m: put(m, [target], [_mask(m.lanes.to_warps(np.ones(m.lanes.count, np.bool_), False))])
+@builder(*BARRIERS)
+def barrier(slots, instruction):
+    """bar.warp.sync and the barrier of all threads of a block."""
+    if instruction.parts[1] == "warp":
+        return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_warp)
+    if set(instruction.parts[1:]) - {"cta", "aligned"} != {"sync"} or len(instruction.operands) > 1:
+        raise Unknown("is a barrier that is not known")
 
+    def step(m):
+        m.counts.barriers += len(np.unique(m.geometry.block_of[m.at]))
+        m.shared.races.advance(m.lanes, m.shared.races.since_block, m.shared.races.since_warp)
+        if m.asynchronous:
+            m.proxy.join(m.lanes)
 
-@builder("bar")
-def warp_barrier(slots, instruction):
-    return lambda m: m.shared.races.advance(m.lanes, m.shared.races.since_warp)
+    return step

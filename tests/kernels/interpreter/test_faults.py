@@ -116,12 +116,12 @@ def test_shared_races():
 
 def test_races_between_blocks():
     out, store = np.zeros(64, np.float32), "st.global.f32 [%rd31], %f10;\n"
-    found(store, "st.global", "global race", "writes it too", X, out, grid=2)
+    found(store, "st.global", "global race", "which another block writes in the same instruction", X, out, grid=2)
     clean(store, X, out)
     one, read = "setp.eq.u32 %p1, %r31, {};\n", "@!%p1 ld.global.f32 %f1, [%rd31];\n"
-    said = "another block of the launch"
-    found(one.format(0) + "@%p1 " + store + read, "ld.global", "global race", f"{said} wrote it", X, out, grid=2)
-    found(one.format(64) + read + "@%p1 " + store, "st.global", "global race", f"{said} read it", X, out, grid=65)
+    said = "which another block"
+    found(one.format(0) + "@%p1 " + store + read, "ld.global", "global race", f"{said} wrote (PTX:", X, out, grid=2)
+    found(one.format(64) + read + "@%p1 " + store, "st.global", "global race", f"{said} read, in", X, out, grid=65)
     clean("red.global.add.f32 [%rd31], %f10;", X, out, grid=100)
     body = "mad.wide.u32 %rd2, %r31, 1, %rd1; mov.u32 %r1, 7;\n@%p11 st.global.u8 [%rd2], %r1;"
     clean(body, X, np.zeros(100, np.uint8), grid=100, block=32)

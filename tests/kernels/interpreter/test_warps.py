@@ -54,25 +54,21 @@ def test_shfl(mode):
             assert (result[warp, 0].tolist(), result[warp, 1].tolist()) == wanted
 
 
-def test_the_two_sides_of_a_branch_vote_apart():
-    """Lanes below 20 and the others have their own member masks; one value for all, for some, and different ones."""
-    side = """
-    vote.sync.ballot.b32 %r2, %p1, {mask}; vote.sync.any.pred %p2, %p1, {mask}; vote.sync.all.pred %p3, !%p1, {mask};
-    vote.sync.uni.pred %p4, %p1, {mask}; activemask.b32 %r6;"""
-    body = f"""
-    ld.global.u32 %r1, [%rd30]; setp.eq.u32 %p1, %r1, 1; setp.lt.u32 %p0, %r51, 20; @%p0 bra LOW;
-    {side.format(mask="0xfff00000")} bra END;
-    LOW: {side.format(mask="0x000fffff")}
-    END: selp.u32 %r7, 1, 0, %p2; selp.u32 %r8, 1, 0, %p3; selp.u32 %r9, 1, 0, %p4;
-    st.global.v4.u32 [%rd31], {{%r2, %r7, %r8, %r9}}; st.global.u32 [%rd31+16], %r6;"""
-    for top in (1, 2, 3):
-        x, results = generator.integers(0, top, THREADS, dtype=np.uint32), np.zeros((THREADS, 8), np.uint32)
-        run(body, x, results)
-        for thread in range(THREADS):
-            lanes = range(20) if thread % 32 < 20 else range(20, 32)
-            ones = sum(1 << lane for lane in lanes if x[thread // 32 * 32 + lane] == 1)
-            members = sum(1 << lane for lane in lanes)
-            assert results[thread, :5].tolist() == [ones, ones != 0, ones == 0, ones in (0, members), members]
+def test_the_two_sides_of_a_branch_shuffle_apart():
+    """Lanes below 20 and the others have their own member masks, and each the value of one of their side."""
+    body = """
+    ld.global.u32 %r1, [%rd30]; setp.lt.u32 %p0, %r51, 20; @%p0 bra LOW;
+    shfl.sync.idx.b32 %r2, %r1, 25, 31, 0xfff00000; bra END;
+    LOW: shfl.sync.idx.b32 %r2, %r1, 3, 31, 0x000fffff;
+    END: selp.b32 %r3, 0x000fffff, 0xfff00000, %p0; shfl.sync.bfly.b32 %r4, %r1, 16, 31, %r3;
+    st.global.v2.u32 [%rd31], {%r2, %r4};"""
+    x, results = generator.integers(0, 100, THREADS, dtype=np.uint32), np.zeros((THREADS, 2), np.uint32)
+    run(body, x, results)
+    for thread in range(THREADS):
+        first, lane = thread // 32 * 32, thread % 32
+        assert results[thread, 0] == x[first + (3 if lane < 20 else 25)]
+        same = (lane < 20) == (lane ^ 16 < 20)
+        assert (results[thread, 1] == x[thread ^ 16]) == same
 
 
 # ---- tensor cores ----------------------------------------------------------------------------------------------------
