@@ -57,6 +57,13 @@ def _wide(x, y):
     return np.multiply(x, y, dtype=f"{x.dtype.kind}{2 * x.dtype.itemsize}")
 
 
+def _high(x, y):
+    """The upper half of a product."""
+    if _bits(x) < 64:
+        return (_wide(x, y) >> _bits(x)).astype(x.dtype)
+    return (x.astype(object) * y.astype(object) >> 64).astype(x.dtype)
+
+
 def _divide(x, y):
     """Quotient towards zero and remainder; the quotient by 0 has all bits set, the remainder is x."""
     a, b = _unsigned(np.abs(x)), _unsigned(np.abs(y))
@@ -81,6 +88,29 @@ def _shifted_right(x, count):
     return moved if x.dtype.kind == "i" else np.where(count < _bits(x), moved, x.dtype.type(0))
 
 
+def _funnel(left):
+    """A shift of 64 bits, given as two halves, of which one half is the result."""
+
+    def function(low, high, count):
+        both, count = high.astype(np.uint64) << np.uint64(32) | low, (count & np.uint32(31)).astype(np.uint64)
+        return (both << count >> np.uint64(32) if left else both >> count).astype(np.uint32)
+
+    return function
+
+
+def _leading_zeros(x):
+    """How many bits lie above the highest one that is set; x has no sign."""
+    for distance in (1, 2, 4, 8, 16, 32):
+        x = x | _shifted_right(x, np.uint32(distance))
+    return np.bitwise_count(~x).astype(np.uint32)
+
+
+def _extracted(x, place, length):
+    """A field of bits, extended by zeros or by its sign; place and length are the lowest bytes of operands."""
+    spare = np.uint32(_bits(x)) - np.minimum(length & np.uint32(255), np.uint32(_bits(x)))
+    return _shifted_right(_shifted_left(_shifted_right(x, place & np.uint32(255)), spare), spare)
+
+
 def _inserted(x, y, place, length):
     """A field of y becomes the lowest bits of x; its place and length are the lowest bytes of operands."""
     place, length = place & np.uint32(255), length & np.uint32(255)
@@ -88,10 +118,20 @@ def _inserted(x, y, place, length):
     return y & ~mask | _shifted_left(x, place) & mask
 
 
+def _permuted(x, y, choices):
+    """Four bytes chosen from eight; bit 3 of a choice copies its sign over the byte."""
+    both = np.stack([x, y], axis=-1).view(np.uint8)
+    choice = choices[:, None] >> np.arange(0, 16, 4, dtype=np.uint32) & np.uint32(15)
+    bytes_ = np.take_along_axis(both, (choice & np.uint32(7)).astype(np.int64), axis=1)
+    signs = np.where(bytes_ & np.uint8(128), np.uint8(255), np.uint8(0))
+    return np.where(choice & np.uint32(8), signs, bytes_).view(np.uint32)[:, 0]
+
+
 WHOLE: dict[str, tuple[str, Callable]] = {
     "add": ("t=tt", np.add),
     "sub": ("t=tt", np.subtract),
     "mul.lo": ("t=tt", np.multiply),
+    "mul.hi": ("t=tt", _high),
     "mul.wide": ("w=tt", _wide),
     "mad.lo": ("t=ttt", lambda x, y, z: x * y + z),
     "mad.wide": ("w=ttw", lambda x, y, z: _wide(x, y) + z),
@@ -107,8 +147,13 @@ WHOLE: dict[str, tuple[str, Callable]] = {
     "not": ("t=t", np.invert),
     "shl": ("t=tu", _shifted_left),
     "shr": ("t=tu", _shifted_right),
+    "shf.l.wrap": ("t=ttt", _funnel(True)),
+    "shf.r.wrap": ("t=ttt", _funnel(False)),
     "popc": ("u=b", lambda x: np.bitwise_count(x).astype(np.uint32)),
+    "clz": ("u=b", _leading_zeros),
+    "bfe": ("t=tuu", _extracted),
     "bfi": ("t=ttuu", _inserted),
+    "prmt": ("t=ttt", _permuted),
     "selp": ("t=ttp", lambda x, y, p: np.where(p, x, y)),
 }
 
@@ -117,7 +162,7 @@ WHOLE: dict[str, tuple[str, Callable]] = {
 
 
 def _smaller(choose, sign_of):
-    """The number where one operand is NaN; -0 is smaller than +0."""
+    """The number where one operand is NaN, unless .NaN; -0 is smaller than +0."""
 
     def function(x, y):
         zero = np.where(sign_of(np.signbit(x), np.signbit(y)), x.dtype.type(-0.0), x.dtype.type(0))
@@ -138,6 +183,8 @@ NEAREST = {
     "neg": np.negative, "abs": np.abs, "copysign": lambda x, y: np.copysign(y, x),
     "fma": formats.fused, "min": _smaller(np.fmin, np.logical_or),
     "max": _smaller(np.fmax, np.logical_and),
+    "min.NaN": _smaller(np.minimum, np.logical_or),
+    "max.NaN": _smaller(np.maximum, np.logical_and),
 }  # fmt: skip
 SOURCES = {"fma": 3, "add": 2, "sub": 2, "mul": 2, "div": 2, "min": 2, "max": 2, "copysign": 2}
 ROUNDINGS = {"rn", "rz", "rm", "rp"}

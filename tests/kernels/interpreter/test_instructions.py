@@ -55,9 +55,22 @@ def toward_zero(n, a, b):
     return -quotient if b and (a < 0) != (b < 0) else quotient
 
 
+def field(n, a, place, length, signed=True):
+    """What stands above a field is its sign, also where the field ends above the register."""
+    place, length = place & 255, min(length & 255, n)
+    value = (a >> place) & (1 << length) - 1
+    return value - (1 << length) if signed and length and value >> length - 1 else value
+
+
 def inserted(n, a, b, place, length):
     mask = (1 << (length & 255)) - 1 << (place & 255)
     return b & ~mask | a << (place & 255) & mask
+
+
+def permuted(n, x, y, choices):
+    both = (y << 32 | x).to_bytes(8, "little")
+    picks = [choices >> 4 * i & 15 for i in range(4)]
+    return int.from_bytes(bytes((255 * (both[p & 7] >> 7)) if p & 8 else both[p & 7] for p in picks), "little")
 
 
 # Code, types of %a, %b, ... and of %z (t the kind, w twice as wide, u u32, n a small u32), a function of the number of
@@ -66,6 +79,7 @@ ROWS = [
     ("add.{t} %z, %a, %b;", "ttt", lambda n, a, b: a + b, SIX),
     ("sub.{t} %z, %a, %b;", "ttt", lambda n, a, b: a - b, SIX),
     ("mul.lo.{t} %z, %a, %b;", "ttt", lambda n, a, b: a * b, SIX),
+    ("mul.hi.{t} %z, %a, %b;", "ttt", lambda n, a, b: a * b >> n, SIX),
     ("mul.wide.{t} %z, %a, %b;", "ttw", lambda n, a, b: a * b, "s16 u16 s32 u32"),
     ("mad.lo.{t} %z, %a, %b, %c;", "tttt", lambda n, a, b, c: a * b + c, SIX),
     ("mad.wide.{t} %z, %a, %b, %c;", "ttww", lambda n, a, b, c: a * b + c, "s16 u16 s32 u32"),
@@ -79,10 +93,16 @@ ROWS = [
     ("or.b{n} %z, %a, %b;", "ttt", lambda n, a, b: a | b, "u16 u32 u64"),
     ("xor.b{n} %z, %a, %b;", "ttt", lambda n, a, b: a ^ b, "u16 u32 u64"),
     ("not.b{n} %z, %a;", "tt", lambda n, a: ~a, "u16 u32 u64"),
+    ("prmt.b32 %z, %a, %b, %c;", "tttt", permuted, "u32"),
     ("shl.b{n} %z, %a, %b;", "tnt", lambda n, a, b: a << min(b, n), SIX),
     ("shr.{t} %z, %a, %b;", "tnt", lambda n, a, b: a >> min(b, n), SIX),
+    ("shf.l.wrap.b32 %z, %a, %b, %c;", "ttnt", lambda n, a, b, c: (b << 32 | a) << (c & 31) >> 32, "u32"),
+    ("shf.r.wrap.b32 %z, %a, %b, %c;", "ttnt", lambda n, a, b, c: (b << 32 | a) >> (c & 31), "u32"),
+    ("bfe.{t} %z, %a, %b, %c;", "tnnt", lambda n, *x: field(n, *x, False), "u32 u64"),
+    ("bfe.{t} %z, %a, %b, %c;", "tnnt", field, "s32 s64"),
     ("bfi.b{n} %z, %a, %b, %c, %d;", "ttnnt", inserted, "u32 u64"),
     ("popc.b{n} %z, %a;", "tu", lambda n, a: a.bit_count(), "u32 u64"),
+    ("clz.b{n} %z, %a;", "tu", lambda n, a: n - a.bit_length(), "u32 u64"),
 ]
 
 
@@ -134,7 +154,7 @@ def test_setp():
 
 FLOATS = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "div.rn": np.divide, "min": np.fmin, "max": np.fmax,
-    "copysign": lambda a, b: np.copysign(b, a),
+    "min.NaN": np.minimum, "copysign": lambda a, b: np.copysign(b, a),
 }  # fmt: skip
 FUNCTIONS = {
     "ex2.approx": np.exp2, "lg2.approx": np.log2, "rcp.approx": np.reciprocal, "rcp.rn": np.reciprocal,
