@@ -53,7 +53,7 @@ class Run:
             raise UsageError(f"{run.folder} holds no checkpoint {name!r}: {hint}")
         try:
             return run, Settings(**run.read(CONFIG)["settings"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise UsageError(f"{run.folder / CONFIG} cannot be used: {checkpoint.reason(error)}") from error
 
     def write(self, name, value):

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from safetensors.torch import save_file
 
 import minigrad
 from minigrad import Tensor, nn
@@ -14,6 +13,8 @@ def network(nn):
 
 
 def test_weights_of_pytorch(tmp_path):
+    from safetensors.torch import save_file
+
     images = np.random.default_rng(0).standard_normal((4, 1, 8, 8)).astype(np.float32)
     ours, theirs = network(nn), network(torch.nn)
     theirs(torch.from_numpy(images))  # gives batch norm its statistics

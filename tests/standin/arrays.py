@@ -240,6 +240,7 @@ def wrapped(view, whole):
     """NumPy's view on the memory of an array as such an array."""
     made = ndarray.__new__(ndarray)
     made._memory, made._x = whole._memory, view.view(np.ndarray)
+    made._x.flags.writeable = True  # also where NumPy repeats elements
     made.base = whole if whole.base is None else whole.base
     return made
 

@@ -35,7 +35,8 @@ def _bytes(direction, x_shape, w_shape, settings, itemsize):
 
 def ready(direction, x_shape, w_shape, settings, itemsize):
     """(bytes of workspace, what a launcher runs with the arrays of a call). Each launch looks at sizes by itself."""
-    start, first = {"forward": (forward, 4), "input_grad": (input_grad, 2), "weight_grad": (weight_grad, 2)}[direction]
+    gradients = {"input_grad": (input_grad, 2), "weight_grad": (weight_grad, 2)}
+    start, first = gradients.get(direction, (forward, 4))  # forward_pooled asks for bytes alone
     wanted = _bytes(direction, x_shape, w_shape, settings, itemsize)
     return wanted, lambda *given: start(*given[:first], *settings, *given[first:])
 
