@@ -110,6 +110,12 @@ REFUSED = [
     (StateError, "move the module before", lambda w: parallel(w).to("cpu")),
     (StateError, "0.bias requires a gradient now and did not", thawed),
     (StateError, "averaged already", wrapped_again),
+    (ShapeError, "has 2 shards, wanted this rank's 1", lambda w: next(parallel(w).shards(Shards([PAIR] * 2, 4)))),
+    (
+        DisagreementError,
+        "it: nothing on rank 0, but b is 2 on rank 1",
+        lambda w: w.agree("it", {"b": 2} if w.rank else {}),
+    ),
     (DisagreementError, r"float32\(3,4\).* but .*\(4,4\)", lambda w: DataParallel(nn.Linear(4, 3 + w.rank), w)),
     (DisagreementError, "shards is 2 on rank 0, but shards is 4", lambda w: parallel(w, shards=2 + 2 * w.rank)),
     (DisagreementError, "the state of random numbers", seeded),

@@ -40,7 +40,7 @@ KERNELS = "kernels/minigrad_kernels/"
 PARTS = "minigrad/core", "minigrad/ops", "minigrad/optim", "minigrad/parallel", KERNELS
 HOST = KERNELS + "launcher.py", KERNELS + "toolchain/cuda/launch.py"
 # Not of the host: bodies of kernels, what writes their code, definitions, and machines to run them on.
-ASIDE = "*/toolchain/*", "*/interpreter/*", "*/reference.py", "*/cuda_*.py", "*/winograd_kernels.py"
+ASIDE = "*/toolchain/*", "*/interpreter/*", "*/reference.py", "*/cuda_*.py", "*/*_kernels.py", "*/optimizer/rules.py"
 # Tests of the text of files, of which any change is one, and of the kept kernels, which the copy keeps otherwise.
 LEFT_OUT = "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cpu.py"
 LONGEST, BUDGET = 90, 10.0  # seconds for one change, and those that its tests took without it
