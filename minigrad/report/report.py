@@ -199,7 +199,8 @@ def _percent(share):
 
 
 def _figure(value):
-    return "" if value is None else f"{value:.5g}" if isinstance(value, float) else f"{value:,}"
+    """A number with three digits, whole from 100 on."""
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"
 
 
 NO_PIXELS = "The first layer with weights does not look at pixels as they lie in the image."

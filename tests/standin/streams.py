@@ -43,7 +43,6 @@ class Stream:
 
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
         self.ptr, self.device_id, self._before = (NULL, -1, []) if null else (next(_pointers), current().device, [])
-        self.is_non_blocking, self.priority = non_blocking, priority
         if not null:
             current().streams[self.ptr] = self.device_id
             if non_blocking:
