@@ -11,6 +11,7 @@ import pytest
 from minigrad import MinigradError, Tensor, nn, optim
 from minigrad.graph import capture
 from minigrad.optim import lr_scheduler
+from minigrad.optim.rules import orthogonalized
 from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 from tests.device.stand_in_gpus import gpus
 from tests.optim.optim_parts import arrays, close, every_rule, give_gradients, parameters, same, same_states
@@ -165,6 +166,18 @@ def test_states_that_do_not_fit_change_nothing():
 
 
 # ---- Muon, Adadelta --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 3), (4, 7), (7, 4), (16, 2)])
+def test_singular_values_come_near_one(shape):
+    """By the iteration of PyTorch's: tests/oracles/test_optim_torch.py."""
+    matrix = np.random.default_rng(0).standard_normal(shape)
+    found = orthogonalized(Tensor(matrix)).numpy()
+    u, _, v = np.linalg.svd(matrix, full_matrices=False)
+    sizes = u.T @ found @ v.T  # the same vectors, other values
+    np.testing.assert_allclose(sizes, np.diag(np.diag(sizes)), atol=1e-9)
+    assert (0.6 < np.diag(sizes)).all() and (np.diag(sizes) < 1.25).all()
+    assert not orthogonalized(Tensor(np.zeros(shape))).numpy().any()
 
 
 @pytest.mark.parametrize("half", ["float16", "bfloat16"])

@@ -8,6 +8,8 @@ the bodies of kernels, which Numba compiles, stay as they are.
 import ast
 from typing import NamedTuple
 
+__all__ = ["Mutant", "mutants"]
+
 PAIRS = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn)]
 PAIRS += [(ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr), (ast.And, ast.Or)]
 SWAPPED = {old: new for pair in PAIRS for old, new in (pair, pair[::-1])}
@@ -21,7 +23,7 @@ class Mutant(NamedTuple):
     """A change: where it stands, what it is, and the bytes of the file that it puts others in place of."""
 
     file: str
-    lines: tuple  # the first and the last of its statement, of the function around it, and of the file
+    lines: tuple  # (of the expression, of its statement, of the function around it): the first and the last of each
     scope: str  # the function or class
     change: str
     span: tuple
@@ -113,5 +115,5 @@ def mutants(file, source):
         text = ast.unparse(new) if isinstance(new, ast.stmt) else f"({ast.unparse(new)})"
         block = getattr(statement, "body", None)  # of a compound statement the lines above its body
         last = max(statement.lineno, block[0].lineno - 1) if block else statement.end_lineno
-        lines = (statement.lineno, last), around or (1, len(starts)), (1, len(starts))
+        lines = (old.lineno, old.end_lineno), (statement.lineno, last), around
         yield Mutant(file, lines, scope, f"{before} -> {after}{where}", span, text)
