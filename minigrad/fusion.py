@@ -166,7 +166,10 @@ class Fusion(Interceptor):
 
 def wanted():
     """Whether a Module that is called should open a Fusion: none is open, and nobody wants each op by itself."""
-    return not [one for one in interceptors() if one.eager or one.__class__ is Fusion]
+    for one in interceptors():
+        if one.eager or one.__class__ is Fusion:
+            return False
+    return True
 
 
 @contextlib.contextmanager
@@ -183,11 +186,14 @@ def apart():
 
 def later(call):
     """A Tensor that waits for what this Call gives; None where its arguments lie on several devices."""
-    tensors = [value for value in call.values if isinstance(value, Tensor)]
-    arrays = [tensor._data for tensor in tensors]  # which computes those that waited
+    arrays, needed = [], False
+    for value in call.values:
+        if isinstance(value, Tensor):
+            arrays.append(value._data)  # which computes one that waited
+            needed = needed or value._requires_grad
     if {*map(type, arrays)} != {np.ndarray} and len({*map(device.device_of, arrays)}) > 1:
         return None
-    return Waiting(call, arrays[0], call.recorded and any([tensor._requires_grad for tensor in tensors]))
+    return Waiting(call, arrays[0], call.recorded and needed)
 
 
 def call_of(tensor):
@@ -206,5 +212,6 @@ def _extended(primitive, values):
             fused, arguments = found
             if fused not in SHAPES:
                 return _run(call.context, fused, arguments)
-            return later(call._replace(primitive=fused, values=arguments, before=value, step=(primitive, values)))
+            joined = Call(fused, arguments, call.context, call.recorded, call.fusion, value, (primitive, values))
+            return later(joined)
     return None

@@ -271,10 +271,11 @@ def _launch(contract, under):
     """The function that finds the plan of a call and runs it: what each launch costs the host is here."""
     op, first, settings, bind, arrays = contract.op, contract.first, contract.settings, contract.bind, contract.of
     sizes = contract.sizes and itemgetter(*[k for k, _, _ in contract.sizes])
-    plans, planned, run = contract.plans, contract.planned, contract.run
+    plans, planned, run, rests = contract.plans, contract.planned, contract.run, contract.rests
 
     def launch(*arguments, **named):
-        given = bind(arguments, named)
+        rest = None if named else rests.get(len(arguments))
+        given = bind(arguments, named) if rest is None else [*arguments, *rest]
         for k, name, setting in settings:
             given[k] = setting(op, name, given[k])
         try:
@@ -319,8 +320,9 @@ class _Contract:
         self.plan, self.op, self.view, self.native = plan, op, view, native
         self.signature = inspect.signature(plan)
         self.names = list(self.signature.parameters)
-        self.defaults = [parameter.default for parameter in self.signature.parameters.values()]
-        self.required = self.defaults.count(inspect.Parameter.empty)
+        defaults = [parameter.default for parameter in self.signature.parameters.values()]
+        required = defaults.count(inspect.Parameter.empty)
+        self.rests = {n: defaults[n:] for n in range(required, len(defaults) + 1)}  # what n arguments leave out
         at = self.names.index
         named = [(name, array) for array in arrays for name in array.names.split()]
         self.arrays = [(at(name.strip("*?")), name.strip("*?"), array) for name, array in named]
@@ -337,11 +339,11 @@ class _Contract:
 
     def bind(self, arguments, named):
         """All arguments in the order of the launcher's."""
-        if named or not self.required <= len(arguments) <= len(self.names):  # seldom
+        if named or len(arguments) not in self.rests:  # seldom
             bound = self.signature.bind(*arguments, **named)  # which says what is missing or unknown
             bound.apply_defaults()
             arguments = bound.args
-        return [*arguments, *self.defaults[len(arguments) :]]
+        return [*arguments, *self.rests[len(arguments)]]
 
     def run(self, plan, given):
         wanted, sizes, views, run = plan

@@ -113,7 +113,7 @@ def each(op, name, value, count, least):
     values = value if isinstance(value, tuple | list) else _repeated(value, count)
     if len(values) != count:
         raise KindError(f"{op}: {name} is {value!r}, wanted an integer or {count} of them")
-    if type(values) is tuple and all([type(one) is int and one >= least for one in values]):  # as nearly always
+    if type(values) is tuple and {*map(type, values)} == {int} and min(values) >= least:  # as nearly always
         return values  # the very same: kernels find their plan by it
     return tuple([integer_of(op, name, one, least) for one in values])
 
@@ -125,6 +125,8 @@ def _repeated(value, count):
 
 def pair_of(op, name, value, ndim, least):
     """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
+    if type(value) is tuple and len(value) == ndim == 2 and {*map(type, value)} == {int} and min(value) >= least:
+        return value  # as nearly always
     if isinstance(value, list | tuple) and len(value) == 1:
         value = integer_of(op, name, value[0])
     values = each(op, name, value, ndim, least)

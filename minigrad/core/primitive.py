@@ -151,8 +151,8 @@ class Primitive:
         return self if tensor is None else functools.partial(self, tensor)
 
     def __call__(self, *args, **kwargs):
-        usual = not kwargs and len(args) in self.rest
-        values, stack = args + self.rest[len(args)] if usual else self.bind(*args, **kwargs), interceptors()
+        rest, stack = None if kwargs else self.rest.get(len(args)), interceptors()
+        values = self.bind(*args, **kwargs) if rest is None else args + rest
         return proceed(stack, self, values) if stack else self.now(values)
 
     def now(self, values):
@@ -170,7 +170,10 @@ class Primitive:
                 result = self.computed(*arrays)
         except MemoryError as error:
             device.refuse_memory(self.name, error)
-        return (result,) if self.single and result.__class__ is ndarray else self._arrays(result)
+        if self.single and result.__class__ is ndarray:
+            return (result,)
+        usual = result.__class__ is tuple and [*map(type, result)] == [ndarray] * len(self.outputs)
+        return result if usual and not self.single else self._arrays(result)
 
     def _arrays(self, result):
         """What the function returned, as one array for each output."""

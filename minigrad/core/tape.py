@@ -26,6 +26,7 @@ from .modes import Mode, recording
 from .tensor import Leaf, Target, Tensor, tensor_of
 
 _count = itertools.count()
+_new = tuple.__new__  # of named tuples: their own is a function of Python that calls this one
 
 
 def now():
@@ -106,11 +107,16 @@ class Node:
         values = {**self.kept, "needs": {edge.name for edge in wanted}, "g": incoming[0]}
         values.update(zip(self.primitive.incoming, incoming, strict=True))
         arrays = self.primitive.call_fast(values)
+        found, left = [], []
         for edge in wanted:
-            if edge.name in arrays:
-                yield edge.target, self._passed_on(edge, Tensor.made(arrays[edge.name]), incoming), True
-        if left := [edge for edge in wanted if edge.name not in arrays]:
-            yield from self._gradients_by_rules(incoming, left)
+            if (array := arrays.get(edge.name)) is None:
+                left.append(edge)
+                continue
+            gradient = Tensor.made(array)
+            if self.observers or array.shape != edge.shape or array.dtype != edge.dtype:
+                gradient = self._passed_on(edge, gradient, incoming)
+            found.append((edge.target, gradient, True))
+        return [*found, *self._gradients_by_rules(incoming, left)] if left else found
 
     def _passed_on(self, edge, gradient, incoming):
         """The gradient of an argument in its shape and type, as the observers see it."""
@@ -143,7 +149,7 @@ class Node:
 def edge_to(name, number, tensor):
     """The Edge of an argument."""
     data = tensor._data
-    return Edge(name, number, data.shape, data.dtype, tensor.target)
+    return _new(Edge, (name, number, data.shape, data.dtype, tensor.target))
 
 
 def _fit(gradient, edge, op):
@@ -168,12 +174,19 @@ def write(tensor):
     values is refused instead of computing with the new ones.
     Errors  RuntimeError if the Tensor is the result of an operation
     """
-    if not tensor.is_leaf:
-        raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
-    for interceptor in interceptors():
-        interceptor.before_write(tensor)
-    tensor.version[0] += 1
-    return tensor.array
+    return write_all((tensor,))[0]
+
+
+def write_all(tensors):
+    """The arrays of leaves, as write gives each."""
+    tools = interceptors()
+    for tensor in tensors:
+        if not tensor.is_leaf:
+            raise StateError(f"write: the Tensor was made by {tensor.node.primitive.name}; only leaves can be written")
+        for interceptor in tools:
+            interceptor.before_write(tensor)
+        tensor.version[0] += 1
+    return [tensor._data for tensor in tensors]
 
 
 def zero_grad(leaves, set_to_none=True):

@@ -66,7 +66,7 @@ class Layer(Module):
                 setattr(self, option.name, check(type(self).__name__, option.name, value))
 
     def forward(self, *inputs):
-        return self.op(*inputs, *[getattr(self, name) for name in self.takes])  # by names it would take 6 us longer
+        return self.op(*inputs, *map(self.__getattribute__, self.takes))  # by names it would take 6 us longer
 
     def extra_repr(self):
         own, parts = dict(vars(self)), []

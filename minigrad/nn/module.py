@@ -52,7 +52,7 @@ class Module:
         if watchers():
             with part("module", self):
                 return self._called(args, kwargs)
-        return self._called(args, kwargs)
+        return self._called(args, kwargs) if self._hooks else self.forward(*args, **kwargs)
 
     def _called(self, args, kwargs):
         out = self.forward(*args, **kwargs)

@@ -19,7 +19,7 @@ from minigrad_kernels.errors import KindError, ShapeError
 from .. import device, ops
 from ..core.check import flag_of, integer_of, number_of, one_of
 from ..core.modes import no_grad
-from ..core.tape import write
+from ..core.tape import write_all
 from ..core.tensor import Tensor
 from .optimizer import Optimizer, plain
 
@@ -87,7 +87,7 @@ class Rule(Optimizer):
 
         Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
         """
-        return list(map(write, parameters)), [parameter.grad.array for parameter in parameters]
+        return write_all(parameters), [parameter.grad.array for parameter in parameters]
 
     @staticmethod
     def arrays(name, group, parameters, states):

@@ -8,7 +8,7 @@ and what they give in float64, which costs little and keeps the error of a sum n
 
 import numpy as np
 
-from ..toolchain import add, clear, elements, jit, share, shared, stack_array
+from ..toolchain import add, clear, elements, jit, share, shared, stack_array, sum_rows
 from ..toolchain.lines import line
 from .plan import cut
 
@@ -163,11 +163,10 @@ def sums_of_columns(form, x, samples, workspace, centres, g=None, out=None, mask
     return sums, others
 
 
-@np.errstate(all="ignore")  # infinities and NaN are the user's
 def _add_up(form, g, out, dx, result, workspace):
     if g.size:
         sums, _ = sums_of_columns(form, g, 1, workspace, g[:1], g, out, dx)
-        result[:] = sums[0, 0] if sums.shape[1] == 1 else np.add.reduce(sums[0])
+        sum_rows(sums[0], result)
     else:
         result.fill(0)
 

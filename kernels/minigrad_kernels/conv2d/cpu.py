@@ -15,7 +15,7 @@ import numpy as np
 from .. import pool2d
 from ..elementwise.cpu import add_residual
 from ..layout import FILTER
-from ..toolchain import alias, jit, threads
+from ..toolchain import alias, jit, sum_rows, threads
 from ..toolchain.pooling import Windows
 from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
 from .geometry import Geometry, output_shape
@@ -43,7 +43,16 @@ class _Ways(NamedTuple):
 
     def setup(self, source):
         """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or np.isfinite(source).all() else self.setups[-1]
+        return self.setups[0] if len(self.setups) == 1 or _are_finite(source) else self.setups[-1]
+
+
+@jit
+def _are_finite(x):
+    """Whether neither infinities nor NaN are among the elements: those minus themselves are NaN."""
+    found = False
+    for k in range(x.size):
+        found |= x[k] - x[k] != 0
+    return not found
 
 
 @lru_cache(maxsize=1024)
@@ -99,12 +108,19 @@ def _spread(way, w, bias, leading):
     """The filter and the bias as the plan reads them."""
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
-    filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
-    filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
-    if bias is None:
-        return filters, start[:0]
-    start.reshape(way.pixels, -1)[:] = bias
+    size = way.picks.size
+    filters, start = leading[:size], leading[size : size if bias is None else way.leading]
+    _pick(way.picks, flat(w), start if bias is None else alias(bias), filters, start)
     return filters, start
+
+
+@jit
+def _pick(picks, w, bias, filters, start):
+    """Elements of the filter, 0 where the number is negative, and the bias, as often as there is room for it."""
+    for k in range(picks.size):
+        filters[k] = w[picks[k]] if picks[k] >= 0 else 0
+    for k in range(start.size):
+        start[k] = bias[k % bias.size]
 
 
 def _input_grad(ways, g, w, dx, workspace):
@@ -121,7 +137,6 @@ def _input_grad(ways, g, w, dx, workspace):
     setup.run(flat(g), filters, scratch[:0], False, flat(dx), scratch)
 
 
-@np.errstate(all="ignore")  # infinities and NaN are the user's
 def _weight_grad(ways, g, x, dw, workspace):
     total, way = flat(dw), ways.setups[0].way
     if not x.size:
@@ -135,7 +150,7 @@ def _weight_grad(ways, g, x, dw, workspace):
     if parts.size:
         parts = parts.reshape(way.parts, -1)
         if len(parts) > 1:
-            np.add.reduce(parts, out=parts[0] if steps else total)
+            sum_rows(parts, parts[0] if steps else total)
     if steps:
         _fold(parts[0], way.pixels, steps, dw.transpose(FILTER))
 

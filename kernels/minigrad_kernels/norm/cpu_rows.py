@@ -12,7 +12,7 @@ float64, part by part (see bias/plan.py).
 import numpy as np
 
 from ..bias.plan import cut
-from ..toolchain import clear, elements, jit, share, shared, stack_array
+from ..toolchain import clear, elements, jit, share, shared, stack_array, sum_rows
 from ..toolchain.lines import LANES, lane_total, line
 
 LIKE = np.zeros(1)  # the type of sums
@@ -97,10 +97,10 @@ def layer_norm(x, weight, bias, eps, out, mean, variance):
     normalize_rows.over(x.size, x.reshape(-1), weight, bias, eps, LIKE, out.reshape(-1), mean, variance)
 
 
-@np.errstate(all="ignore")  # infinities and NaN are the user's
 def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     plan, arrays = cut(*x.shape), (g.reshape(-1), x.reshape(-1), mean, variance, weight)
     space = elements(workspace, LIKE.dtype, 2 * plan.parts * weight.size)
     parts = space.reshape(2, plan.parts, weight.size)
     grad_rows.over(x.size, *arrays, eps, LIKE, plan.rows, dx.reshape(-1), *parts)
-    dw[:], db[:] = parts.sum(1)
+    sum_rows(parts[0], dw)
+    sum_rows(parts[1], db)

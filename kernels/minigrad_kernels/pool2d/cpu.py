@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..toolchain import add, clear, elements, flat, jit, share, shared
+from ..toolchain import add, clear, elements, flat, jit, share, shared, sum_rows
 from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
 from .cpu_windows import LANES, add_windows, place_windows
 from .geometry import PARTS
@@ -98,7 +98,6 @@ def _bands(images, lines, kernel_size, stride, _, dilation):
     return overlap, bands, min(PARTS, bands)
 
 
-@np.errstate(all="ignore")  # infinities and NaN are the user's
 def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):
     geometry, rectified, sums = (kernel_size, stride, padding, dilation), out is not None, NOTHING
     overlap, bands, parts = _bands(*g.shape[:2], *geometry)
@@ -111,7 +110,7 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
         sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
     place(g, out if rectified else g, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if rectified:
-        dbias[:] = np.add.reduce(sums)
+        sum_rows(sums, dbias)
 
 
 # ---- averages --------------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from .cpu import alias, elements, jit, set_threads, share, shared, threads
 
 __all__ = [
     "add", "alias", "array_at", "backend", "clear", "copy", "elements", "flat", "implementation", "jit",
-    "set_threads", "share", "shared", "stack_array", "threads",
+    "set_threads", "share", "shared", "stack_array", "sum_rows", "threads",
 ]  # fmt: skip
 
 
 def __getattr__(name):
     """What memory.py has, on demand: it imports Numba, which takes longer than all the rest."""
-    if name in ("add", "array_at", "clear", "copy", "flat", "stack_array"):
+    if name in ("add", "array_at", "clear", "copy", "flat", "stack_array", "sum_rows"):
         from . import memory
 
         return getattr(memory, name)

@@ -192,8 +192,7 @@ class shared:
     def on(self, shares, *arguments):
         if watchers():
             return launched(self, self.on, shares, *arguments)
-        n = min(shares, threads())
-        if n == 1:
+        if shares == 1 or (n := min(shares, threads())) == 1:
             self.entry(0, 1, shares, *arguments)
         else:
             in_team(self.entry, n, shares, *arguments)

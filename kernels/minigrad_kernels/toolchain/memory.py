@@ -83,6 +83,14 @@ def add(x, total):
 
 
 @jit
+def sum_rows(rows, out):
+    """Add up the rows of a matrix in their order, in the first of them, and write the sums in the type of out."""
+    for k in range(1, len(rows)):
+        add(rows[k], rows[0])
+    copy(rows[0], out)
+
+
+@jit
 def copy(source, target):
     """The elements of a 1-D array into the first ones of another. For use in kernels."""
     for k in range(source.size):
