@@ -59,7 +59,7 @@ place_op.grads(grad=lambda g, positions, windows: _select(g, positions, windows)
 def _select(input, positions, windows):
     """The element at the given position of each window: the adjoint of place_op, for second derivatives."""
     (_, width), stride, padding, dilation = windows
-    n, c, *corner = device.array_module(input).indices(positions.shape, "int64")
+    n, c, *corner = device.array_module(input).indices(positions.shape)
     tap = positions.astype("int64")
     taps = tap // width, tap % width
     h, w = (at * s - p + tap * d for at, tap, s, p, d in zip(corner, taps, stride, padding, dilation, strict=True))

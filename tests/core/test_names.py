@@ -18,6 +18,8 @@ def test_multinomial_draws_in_proportion():
     for wrong, words in (([1.0, -1.0], "finite weights"), ([0.0, 0.0], "not all 0"), ([1.0, 0.0], "1 weights above 0")):
         with pytest.raises(ValueError, match=words):
             minigrad.multinomial(Tensor(wrong), 2)
+    with pytest.raises(ValueError, match="num_samples is 0"):
+        draw(0)
 
 
 def test_numbers_from_normal_distributions():

@@ -281,6 +281,7 @@ def test_initialisers(name):
 def test_values_of_initialisers():
     weight = nn.init.trunc_normal_(Tensor(empty((100, 80))), mean=1, std=2, a=-1, b=2, generator=Generator(0))
     assert -1 <= weight.array.min() < -0.99 and 1.99 < weight.array.max() <= 2
+    assert set(nn.init.uniform_(Tensor(empty((80,))), -3, -1).array.astype(int)) == {-2, -1}
     for shape in ((3, 3), (2, 5), (4, 2, 3), (0, 3)):
         matrix = nn.init.orthogonal_(Tensor(np.ones(shape)), gain=1.5).array.reshape(shape[0], math.prod(shape[1:]))
         small = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix

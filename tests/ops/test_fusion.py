@@ -62,6 +62,7 @@ CHAINS = [  # the primitive of the result where all runs in one pass, the functi
     ("conv2d_relu_max_pool2d", lambda x, w, b: relu(pool(conv(x, w, b), 2)), IMAGES),
     ("conv2d_relu_max_pool2d", lambda x, w, b: pool(relu(conv(x, w, b)), 2), MANY),
     ("conv2d_max_pool2d", lambda x, w, b: pool(conv(x, w, b, padding=2, dilation=2), 3, 2, 1), IMAGES),
+    ("conv2d_max_pool2d", lambda x, w, b: pool(conv(x, w, b, padding=6), 17, 1), IMAGES),  # positions of 16 bits
     ("conv2d_add", lambda x, w, b, r: conv(x, w, b, padding=1) + r, ADDED),
     ("conv2d_add_relu", lambda x, w, b, r: relu(r + conv(x, w, None, 1, 1)), ADDED),
     ("conv2d_add_relu", lambda x, w, b: relu(conv(x, w, b, padding=1) + x), MANY),

@@ -37,6 +37,12 @@ def test_numbers_that_a_type_cannot_hold():
     ops.sum(big), ops.var(big), ops.logsumexp(big, 0), big.to("float16").amax(0)
 
 
+def test_what_is_added_or_drawn_beside_others():
+    nothing, rows = Tensor(np.ones(0)), Tensor(np.ones((2, 3)))
+    assert ops.cat([nothing, rows, nothing], 1).tolist() == rows.tolist()
+    assert ops.dropout2d(Tensor(np.ones((2, 3, 4, 4)))).dtype == np.float64
+
+
 def test_to_gives_the_tensor_itself_or_a_copy():
     x = leaf([1.0, 2.0])
     for same in (x.to("float64"), x.to("cpu"), x.to(x), x.to("cpu", "float64"), x.to(None), x.to(dtype=None)):

@@ -40,6 +40,7 @@ MADE = [
     row(RuntimeError, "was made by mul", nn.init.zeros_, 2 * leaf(2)),
     row(ValueError, r"kaiming_normal_: tensor has shape \(2,\), wanted", nn.init.kaiming_normal_, leaf(2)),
     row(ValueError, "mode is 'fan', wanted 'fan_in' or 'fan_out'", nn.init.kaiming_uniform_, X, mode="fan"),
+    row(ValueError, "uniform_: a is 3.0 and b 2.0, wanted a <= b", nn.init.uniform_, X, 3, 2),
     row(ValueError, "normal_: std is -1, wanted at least 0", nn.init.normal_, X, 0, -1),
 ]
 

@@ -54,6 +54,7 @@ OPTIMIZERS = [
     row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
     row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
     row(RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach", optim.SGD, [weights()[0] * 2]),
+    row(TypeError, r"params\[0\] has elements int64, wanted floating", optim.SGD, [Tensor([1, 2])]),
     row(ValueError, r"params\[1\] \(shape \(3,\)\) is there twice", optim.SGD, SHARED * 2),
     row(ValueError, r"options \['learning_rate'\]", optim.SGD, [{"params": weights(), "learning_rate": 1}]),
     row(ValueError, "max_norm is -1.0, wanted at least 0", optim.clip_grad_norm_, weights(), -1.0),

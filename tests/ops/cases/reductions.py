@@ -139,7 +139,7 @@ OTHERS = [
         "prod",
         sample(real(*SHAPE), 1, True),
         *(sample(real(1, 3, 1), 1), sample(real(), 0), sample(real(0, 3), 1), sample(ties(4, 5))),
-        sample(classes(5, 2, 3), 1, dtype="float32"),
+        *(sample(real(2, 0), 1), sample(classes(5, 2, 3), 1, dtype="float32")),
         refusal(TypeError, "prod: keepdim is True, which wants", real(2, 3), keepdim=True),
     ),
     *map(_order, ("sort", "argsort")),
