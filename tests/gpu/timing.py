@@ -28,7 +28,7 @@ def _once(call, repeats, fills, memory):
     """
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     for _ in range(fills):
-        memory.data.memset_async(0, memory.nbytes)
+        memory.fill(0)
     begin.record()
     for _ in range(repeats):
         call()

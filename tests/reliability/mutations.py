@@ -53,6 +53,7 @@ ASIDE = (
 LEFT_OUT = "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cpu.py"
 LONGEST, PATIENCE = 30, 4  # seconds of the CPU for one change, and so many times as long on the clock
 BUDGET = 10.0  # seconds that its tests took without it
+NEAR = 15  # lines
 # Kernels stay compiled for changes on the host, and a change keeps none.
 KEPT_KERNELS = """
 _fingerprint = lambda: "one"
@@ -158,7 +159,7 @@ def is_program(mutant, tree):
 def tests_of(mutant, seconds, contexts):
     """The tests that run the line of a change, as long as the budget lasts: those of its own folder first, quick ones.
 
-    Where it runs when it is imported, those that run the function around it, or else its file.
+    Where it runs when it is imported, those that run the function around it, or else lines near it, or its file.
     """
 
     def running(first, last):
@@ -167,7 +168,7 @@ def tests_of(mutant, seconds, contexts):
     line, statement, function = mutant.lines
     ran = running(*line) or running(*statement)
     if ran == {""}:  # it runs when it is imported
-        ran = running(*function) if function else ran
+        ran = running(*function or (line[0] - NEAR, line[1] + NEAR))
         ran = running(1, max(contexts)) if ran == {""} else ran
     names = ran & seconds.keys()
     part = mutant.file.removeprefix("kernels/").split("/")

@@ -73,16 +73,16 @@ class MemoryPointer:
             raise ValueError(f"stand-in: {size} bytes at byte {self._offset} of a block of {self.mem.size}")
         return self.mem.owner[self._offset : self._offset + size]
 
-    def _write(self, name, size, values, stream):
-        """An operation on a stream that writes bytes: of an array, or one value."""
-        there, machine, reads = self._bytes(size), current(), [values] if isinstance(values, np.ndarray) else []
+    def _copy(self, size, values, stream):
+        """An operation on a stream that writes the bytes of an array."""
+        there, machine = self._bytes(size), current()
 
         def write():
-            machine.access(name, reads, [there], stream)
+            machine.access("memcpy", [values], [there], stream)
             there.view(np.ndarray)[...] = values
             mark(there)
 
-        if not noted(name, write, [there, *reads], stream):
+        if not noted("memcpy", write, [there, values], stream):
             write()
 
     def copy_from_host_async(self, mem, size, stream=None):
@@ -91,13 +91,10 @@ class MemoryPointer:
             values = np.frombuffer(ctypes.string_at(int(mem), size), np.uint8)
         if values is None or values.nbytes < size:
             raise ValueError(f"stand-in: {size} bytes at {mem:#x} of the host are not pinned: they may be paged out")
-        self._write("memcpy", size, values[:size], stream)
+        self._copy(size, values[:size], stream)
 
     def copy_from_device_async(self, src, size, stream=None):
-        self._write("memcpy", size, src._bytes(size), stream)
-
-    def memset_async(self, value, size, stream=None):
-        self._write("memset", size, value, stream)
+        self._copy(size, src._bytes(size), stream)
 
 
 class MemoryPool:

@@ -169,8 +169,7 @@ class NcclCommunicator:
         self._together("allGather", sendbuf, recvbuf, count, datatype, stream, np.concatenate, self._size)
 
     def broadcast(self, sendbuff, recvbuff, count, datatype, root, stream):
-        of_root = lambda parts: parts[root]
-        self._together("broadcast", sendbuff, recvbuff, count, datatype, stream, of_root, peer=root)
+        self._together("broadcast", sendbuff, recvbuff, count, datatype, stream, lambda parts: parts[root], peer=root)
 
     # ---- messages ------------------------------------------------------------------------------------------------
 
