@@ -1,10 +1,12 @@
-"""Write the figures of the README and of four pages: python tests/benchmarks/readme.py [--check]
+"""Write the figures of the README and of four pages: python tests/benchmarks/readme.py [--check | --stale]
 
 They come from the results files, here and in tests/reliability, and from the model of examples/scaling.py. --check
-fails instead if they do not show what those hold.
+fails instead if they do not show what those hold. --stale prints which figures are older than the code that they are
+of, and fails if any is.
 """
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +18,11 @@ import tables  # noqa: E402
 from results import table as reliability_table  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
+OF = {  # the code that figures are of, where it is not the whole library
+    "fuzz": ["minigrad/checkpoint.py", "minigrad/data", "minigrad/cli", "kernels/minigrad_kernels/interpreter"],
+    "kills": ["minigrad/checkpoint.py", "minigrad/cli", "minigrad/train", "minigrad/parallel"],
+    "launches": ["kernels"],
+}
 
 
 def stored(name):
@@ -67,7 +74,29 @@ def write(page, made, name="figures"):
     page.write_text(wanted)
 
 
+def stale():
+    """Print what was measured before a commit that changed the code it is of; the number of such figures."""
+    count = 0
+    for file in [*sorted(RESULTS.glob("*.json")), *sorted((ROOT / "tests/reliability/results").glob("*.json"))]:
+        found = json.loads(file.read_text())
+        parts = (
+            {"": found}
+            if "commit" in found
+            else {name: one["machine"] for name, one in found.get("parts", found).items()}
+        )
+        for part, machine in parts.items():
+            commit = machine["commit"].rstrip("+")
+            listed = ["git", "diff", "--name-only", commit, "--", *OF.get(file.stem, ["minigrad", "kernels"])]
+            changed = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+            if changed:
+                count += 1
+                print(f"{file.stem} {part}: of {commit}, since when {len(changed)} files have changed, as {changed[0]}")
+    return count
+
+
 def main():
+    if "--stale" in sys.argv:
+        sys.exit(min(1, stale()))
     docs = ROOT / "examples" / "docs"
     write(ROOT / "README.md", summary())
     write(docs / "figures.md", figures())
