@@ -63,7 +63,7 @@ def test_plateau_resumed_and_of_tensors():
             third = lr_scheduler.ReduceLROnPlateau(second.optimizer, patience=2)
             third.load_state_dict(json.loads(json.dumps(second.state_dict())))
             second = third
-    assert first.get_last_lr() == second.get_last_lr() == [0.1 * 0.1]
+    assert first.get_last_lr() == second.get_last_lr() == [0.1 * 0.1] and first.last_epoch == second.last_epoch == 9
 
 
 @pytest.mark.parametrize("test", [None, data.Loader(images(seed=1), 20)], ids=["loss", "test loss"])

@@ -210,7 +210,7 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
 
 
 def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
-    matrix, out = x.reshape(-1, weight.size), out.reshape(-1, weight.size)
+    matrix = x.reshape(-1, weight.size)
     find_statistics(matrix, len(x), workspace, mean, variance)
     table = np.empty((4, len(x), weight.size), x.dtype)
     normal_table(mean, variance, eps, weight, bias, table)

@@ -130,7 +130,7 @@ ACTIVATIONS = [  # defined as in PyTorch
     _activation("elu", sample(away(3, 4), 0.3), sample(away(3, 4), alpha=-1.5, inplace=True)),
     _activation(
         "hardtanh",
-        *(sample(away(90), -2.02, 3.03), sample(away(9), min_val=-0.33, max_val=0.22, inplace=True)),
+        *(sample(away(90)), sample(away(90), -2.02, 3.03), sample(away(9), min_val=-0.33, max_val=0.22, inplace=True)),
         refusal(ValueError, "hardtanh: min_val is 2.0 and max_val 1.0, wanted min", real(3), 2, 1),
     ),
     _activation("logsigmoid", sample(away(900))),
