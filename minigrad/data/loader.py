@@ -84,22 +84,15 @@ class Loader:
 
     def __iter__(self):
         """The batches as pairs of Tensors."""
-        make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident.batch, 0)
+        make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident, 0)
         there = lambda part: part and tuple(Tensor(array).to(self.place.name) for array in part)
-        prepared = lambda epoch, numbers: prefetched(self._maker(make, epoch), numbers, ahead)
-        with closing(self._delivered(prepared)) as batches:
-            for batch in batches:
+        epoch, start = self.epoch, self._resume_at
+        self._resume_at, self.position = 0, start
+        with closing(prefetched(self._maker(make, epoch), range(start, len(self)), ahead)) as batches:
+            for number, batch in enumerate(batches, start + 1):
+                self.position = number
                 yield Shards(map(there, batch), batch.total) if isinstance(batch, Shards) else there(batch)
-
-    def counted(self):
-        """The batches of the epoch as pairs (what makes the next one on the device, the range of its images' numbers).
-
-        For whoever repeats the work on a batch without the host: Resident.following(number of images) gives the batches
-        in turn. None where batches are made on the host, or for shards.
-        """
-        if self.place.captures is None or self.sampler is not None or self._resident is None:
-            return None
-        return self._delivered(self._counted)
+        self._begin(epoch + 1)
 
     def state_dict(self):
         """Where the loader stands, and what the remaining batches depend on, in plain numbers."""
@@ -123,16 +116,6 @@ class Loader:
     def _begin(self, epoch, position=0):
         """Have the next iteration go on there."""
         self.epoch, self.position, self._resume_at = epoch, position, position
-
-    def _delivered(self, prepared):
-        """What prepared(epoch, numbers of batches) gives for the rest of this epoch, while the place in it is kept."""
-        epoch, start = self.epoch, self._resume_at
-        self._resume_at, self.position = 0, start
-        with closing(prepared(epoch, range(start, len(self)))) as batches:
-            for number, batch in enumerate(batches, start + 1):
-                self.position = number
-                yield batch
-        self._begin(epoch + 1)
 
     def _maker(self, make, epoch):
         """A function of the number of a batch: make(numbers of its images, generator), or Shards of such."""
@@ -166,15 +149,8 @@ class Loader:
 
     @cached_property
     def _resident(self):
-        """The data set on the device, where batches are then made; None where the host makes them."""
+        """What makes batches on the device, where the data set then lies; None where the host makes them."""
         return None if self.place is devices.CPU else resident(self.dataset, self.place, self.transform)
-
-    def _counted(self, epoch, numbers):
-        drawn = list(map(self._maker(self._resident.drawn, epoch), numbers))
-        if drawn:
-            self._resident.begin(*map(np.concatenate, zip(*drawn, strict=True)))
-        for picked, *_ in drawn:
-            yield self._resident, range(len(picked))
 
 
 def prefetched(make, keys, ahead, threads=1, begin=None):

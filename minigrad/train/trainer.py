@@ -183,7 +183,7 @@ class Trainer:
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
         self.optimizer.zero_grad()
         both = zip(batches, totals, strict=True)
-        batches = [_made(batch) if total is None else Shards(batch, total) for batch, total in both]
+        batches = [batch if total is None else Shards(batch, total) for batch, total in both]
         with computing(self.precision):
             found = list(self._passes(batches))
         with no_grad():
@@ -250,9 +250,3 @@ class Trainer:
         device.fill(write(self._lost), 0)
         self.optimizer.zero_grad()
         self.optimizer.settle()
-
-
-def _made(batch):
-    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
-    source, labels = batch
-    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch
