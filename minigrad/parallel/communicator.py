@@ -29,8 +29,6 @@ from ..device import is_floating, place_of
 from .collectives import CONTROL, OPS, HostCollectives, flat_of, words
 from .errors import DisagreementError
 
-__all__ = ["Communicator", "current"]
-
 current: "contextvars.ContextVar[Communicator | None]" = contextvars.ContextVar("world", default=None)
 
 

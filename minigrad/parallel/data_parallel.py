@@ -23,8 +23,6 @@ from .sync_batch_norm import SyncBatchNorm
 from .team import Together
 from .transfer import world_of
 
-__all__ = ["DataParallel"]
-
 
 class DataParallel(Module):
     """A model whose gradients are averaged over all shards of a batch.

@@ -22,8 +22,6 @@ from minigrad_kernels.errors import ShapeError
 from . import rank
 from .rank import FAILED, HARD, with_parent
 
-__all__ = ["Launch", "mpiexec"]
-
 REFUSED = 2  # exit code of a command that makes no sense, and would make none a second time
 SIGNALS = signal.SIGINT, signal.SIGTERM
 TICK = 0.1  # seconds between looks at what has happened

@@ -41,8 +41,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of CuPy where the library is missing, which `version` says with an error
     from cupy.cuda import nccl
 
-__all__ = ["NcclCollectives", "version"]
-
 SHARING = 23000  # 2.30.0: from there on several ranks may be told to share a GPU
 OFTEN = 256  # calls after which the ranks compare in any case
 URGENT = -1  # the priority of a stream whose kernels go first

@@ -39,8 +39,6 @@ from .schedules import FORWARD, SCHEDULES
 from .transfer import recv, send, world_of
 from .transport import deadline_after
 
-__all__ = ["Pipeline"]
-
 SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
 
 

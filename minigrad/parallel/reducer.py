@@ -16,9 +16,6 @@ from ..core.tensor import Tensor
 from .buckets import buckets_of
 from .errors import CommunicationError
 
-__all__ = ["ADDING", "ENDED", "OUTSIDE", "SENDING", "Reducer"]
-
-
 # Where an update stands on this rank, and what a backward pass then does: the phases.
 #
 # OUTSIDE   of the loop over several shards: an error, as it belongs to none

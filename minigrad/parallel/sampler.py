@@ -12,8 +12,6 @@ from minigrad_kernels.errors import ShapeError
 from ..core.check import integer_of
 from ..data.loader import Shards
 
-__all__ = ["ShardSampler", "Shards"]
-
 
 class ShardSampler:
     """Cuts batches into shards and says which are this rank's: those from rank * shards / size on.

@@ -17,8 +17,6 @@ Source  Huang and others 2019, "GPipe: efficient training of giant neural networ
         training", PipeDream-Flush)
 """
 
-__all__ = ["BACKWARD", "FORWARD", "SCHEDULES", "gpipe", "one_f_one_b"]
-
 FORWARD, BACKWARD = "forward", "backward"
 
 

@@ -18,8 +18,6 @@ from ..optim import Optimizer
 from .buckets import buckets_of
 from .data_parallel import DataParallel
 
-__all__ = ["ShardedOptimizer"]
-
 
 def dealt_out(parameters, ranks):
     """{parameter: the rank that updates it}: the largest come first, each to the rank that has least so far."""

@@ -21,8 +21,6 @@ from ..nn.norm import _BatchNorm
 from ..ops import normalization
 from .transfer import all_reduce, world_of
 
-__all__ = ["SyncBatchNorm"]
-
 
 def _statistics(input, world):
     """(elements a channel, mean, x - mean, variance) over all ranks; the variance has the shape (1, C, 1, ...).

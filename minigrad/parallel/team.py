@@ -9,8 +9,6 @@ from ..core.tensor import Tensor
 from ..data.loader import Shards
 from ..train.team import Alone
 
-__all__ = ["Together"]
-
 
 class Together(Alone):
     """The ranks of a DataParallel model."""

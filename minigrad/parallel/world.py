@@ -12,8 +12,6 @@ from minigrad_kernels.errors import ShapeError, StateError
 from .communicator import Communicator, current
 from .local import LocalTransport
 
-__all__ = ["init", "ranks_started"]
-
 TIMEOUT = 300.0  # seconds, unless MINIGRAD_TIMEOUT says another
 START = 120.0  # seconds at least in which all ranks have to begin
 
