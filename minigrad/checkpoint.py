@@ -43,7 +43,6 @@ __all__ = [
 FORMAT, VERSION = "minigrad checkpoint", "3"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 MARK = "__tensor__"
-WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
 PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich".split()
 
@@ -148,7 +147,7 @@ def _chosen(folder, number, world):
             found = str(path_of(folder, number)).encode(), content
         except CheckpointError as error:
             found = b"", str(error).encode()
-    path, content = found if world is None else map(world.broadcast_bytes, found)
+    path, content = found if world is None else world.broadcast_object(found)
     if not path:
         raise CheckpointError(content.decode())
     return path, content
@@ -327,9 +326,9 @@ def _clean(folder, keep):
 def load_weights(path, prefix=""):
     """{name: Tensor} of a .safetensors or .npz file, for model.load_state_dict; nothing in the file is executed.
 
-    prefix  take the names that begin with it, such as "encoder.", and without it; "model." for a checkpoint
-    Names, shapes and the order of axes are PyTorch's, which are minigrad's too. "module." and "_orig_mod.", which
-    PyTorch's wrappers put before all names, are left out.
+    prefix  take the names that begin with it, such as "encoder.", and without it; "model." for a checkpoint; "module."
+            or "_orig_mod.", which PyTorch's wrappers put before all names
+    Names, shapes and the order of axes are PyTorch's, which are minigrad's too.
     Errors  WeightsError, a ValueError, for what is no such file, is damaged, or has no name with the prefix
     Source  Hugging Face, "Safetensors: format"; NumPy, "numpy.lib.format"
     """
@@ -348,8 +347,6 @@ def load_weights(path, prefix=""):
         arrays = {name: Tensor(array) for name, array in arrays.items()}
     except Exception as error:  # zipfile, zlib, NumPy and safetensors share no class of errors
         raise WeightsError(f"load_weights: {path} cannot be read as {path.suffix}: {error}") from error
-    while arrays and (found := next((one for one in WRAPPERS if all(name.startswith(one) for name in arrays)), None)):
-        arrays = {name.removeprefix(found): array for name, array in arrays.items()}
     chosen = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if not chosen:
         some = ", ".join([*list(arrays)[:5], *["..."] * (len(arrays) > 5)]) or "no names at all"

@@ -8,6 +8,7 @@ from contextlib import closing
 from contextvars import copy_context
 from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +27,15 @@ PREFETCH = "minigrad-prefetch"
 STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch
 
 
-class Shards(list):
-    """What one of several ranks takes of a batch: a tuple for each shard of its own, None for one without images.
+class Shards(NamedTuple):
+    """What one of several ranks takes of a batch.
 
+    parts   a tuple for each shard of its own, None for one without images
     total   images in all shards of all ranks
     """
 
-    def __init__(self, parts, total):
-        super().__init__(parts)
-        self.total = total
+    parts: list
+    total: int
 
 
 class Loader:
@@ -47,8 +48,8 @@ class Loader:
     An epoch left early is begun again by the next iteration. load_state_dict() makes the next iteration
     deliver what was left of the epoch when state_dict() was called.
 
-    With a `sampler` (minigrad.parallel.ShardSampler) an item is what this rank takes of a batch: Shards, a list with a
-    pair (images, labels) for each shard of its own. Augmentation is then a function of the shard too.
+    With a `sampler` (minigrad.parallel.ShardSampler) an item is what this rank takes of a batch: Shards, whose
+    parts are a pair (images, labels) for each shard of its own. Augmentation is then a function of the shard too.
 
     With a `device` other than the CPU the batches are Tensors there. Where the transform consists of PadCrop, Flip and
     Normalize, in this order, and a quarter of the free memory holds the data set, it is copied there once, and batches
@@ -86,12 +87,12 @@ class Loader:
         """The batches as pairs of Tensors."""
         make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident, 0)
         there = lambda part: part and tuple(Tensor(array).to(self.place.name) for array in part)
-        epoch, start = self.epoch, self._resume_at
+        epoch, start, sampler = self.epoch, self._resume_at, self.sampler
         self._resume_at, self.position = 0, start
         with closing(prefetched(self._maker(make, epoch), range(start, len(self)), ahead)) as batches:
             for number, batch in enumerate(batches, start + 1):
                 self.position = number
-                yield Shards(map(there, batch), batch.total) if isinstance(batch, Shards) else there(batch)
+                yield there(batch) if sampler is None else batch._replace(parts=[*map(there, batch.parts)])
         self._begin(epoch + 1)
 
     def state_dict(self):

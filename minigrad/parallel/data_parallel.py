@@ -124,10 +124,10 @@ class DataParallel(Module):
             raise StateError("shards: loops over shards do not nest; put several models into one Module and wrap that")
         if not isinstance(batch, tuple | list):
             raise KindError(f"shards: batch is a {type(batch).__name__}, wanted Shards or a tuple of Tensors")
-        parts = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
-        if self._synchronizes and parts.total < self.sampler.shards:
+        parts, total = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
+        if self._synchronizes and total < self.sampler.shards:
             raise StateError(
-                f"shards: a batch of {parts.total} leaves some of {self.sampler.shards} shards empty, and "
+                f"shards: a batch of {total} leaves some of {self.sampler.shards} shards empty, and "
                 "SyncBatchNorm wants something of each; use Loader(drop_last=True)"
             )
         if len(parts) != len(self.sampler):

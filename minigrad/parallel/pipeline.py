@@ -19,7 +19,6 @@ Source  Huang and others 2019, "GPipe"; Narayanan and others 2021, "Efficient la
 
 import functools
 import itertools
-import pickle
 from collections import OrderedDict
 from collections.abc import Mapping
 
@@ -166,7 +165,7 @@ class Pipeline(Module):
         with no_grad():
             whole = tensor_of("Pipeline", "inputs", inputs) if self.stage == 0 else None
             parts = () if whole is None else ops.chunk(whole.to(self.device), self.microbatches)
-            count = int(self.world.broadcast_bytes(str(len(parts)).encode()))
+            count = self.world.broadcast_object(len(parts))
             outputs = [self._through(*pair) for pair in itertools.zip_longest(range(count), parts)]
             if self._is_last:
                 out = ops.cat(outputs)
@@ -186,8 +185,8 @@ class Pipeline(Module):
         """
         own = {name: devices.host(tensor.array) for name, tensor in self.module.state_dict().items()}
         state = OrderedDict()
-        for message in self.world.all_gather_bytes(pickle.dumps(own)):
-            state.update((prefix + name, Tensor(array)) for name, array in pickle.loads(message).items())
+        for part in self.world.all_gather_object(own):
+            state.update((prefix + name, Tensor(array)) for name, array in part.items())
         return state
 
     def load_state_dict(self, state_dict, strict=True):

@@ -1,7 +1,5 @@
 """The ranks that train one model together, as `fit` and `evaluate` see them."""
 
-import json
-
 from minigrad_kernels.errors import ShapeError
 
 from .. import device
@@ -29,21 +27,21 @@ class Together(Alone):
 
     def parts(self, batches):
         total = sum(self.images(batches))
-        pieces = [[part for part in shard if part is not None] or None for shard in zip(*batches, strict=True)]
+        shards = zip(*(batch.parts for batch in batches), strict=True)
+        pieces = [[part for part in shard if part is not None] or None for shard in shards]
         return self.model.shards(Shards(pieces, total))
 
     def holding(self):
         return self.model.no_sync()
 
     def gathered(self, rows):
-        found = self.world.all_gather_bytes(json.dumps(rows).encode())
-        return [tuple(row) for message in found for row in json.loads(message)]
+        return [row for found in self.world.all_gather_object(rows) for row in found]
 
     def any(self, flag):
         return Tensor.made(self.world.all_reduce(device.copy(flag.array), "max", label="losses that are not finite"))
 
     def agreed(self, stop):
-        return any(map(json.loads, self.world.all_gather_bytes(json.dumps(stop).encode())))
+        return any(self.world.all_gather_object(stop))
 
     def own(self, batches):
         for number, batch in enumerate(batches):
