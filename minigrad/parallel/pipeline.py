@@ -152,7 +152,7 @@ class Pipeline(Module):
     def _through(self, number, x):
         """What a microbatch becomes here in the last stage; in the others, once it is on its way, what send gives."""
         if self.stage:
-            x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
+            x = recv(self.stage - 1, world=self.world, device=self.device)
         for drawer, layer in enumerate(self.module, number * self._layers + self._first):
             with random.drawing_from(random.generator().of_shard(drawer)):
                 x = layer(x)
@@ -172,7 +172,7 @@ class Pipeline(Module):
                 for rank in range(self.stages - 1):
                     send(out, rank, world=self.world)
             else:
-                out = recv(None, None, self.stages - 1, world=self.world, device=self.device)
+                out = recv(self.stages - 1, world=self.world, device=self.device)
             self._settle()
         return out
 
@@ -244,18 +244,9 @@ def lengths_of(model, stages, balance):
         integer_of("Pipeline", "balance", length, 1)
     if len(lengths) != stages or sum(lengths) != layers:
         raise ShapeError(f"Pipeline: balance is {lengths}, wanted {stages} numbers that add up to {layers} layers")
-    _refuse_shared(model, lengths)
-    return lengths
-
-
-def _refuse_shared(model, lengths):
-    """A Tensor in two stages would be two Tensors from then on."""
-    first = {}
-    stages = [stage for stage, length in enumerate(lengths) for _ in range(length)]
-    for stage, (name, layer) in zip(stages, model._modules.items(), strict=True):
+    stage_of, owners = [stage for stage, length in enumerate(lengths) for _ in range(length)], {}
+    for stage, layer in zip(stage_of, model, strict=True):
         for tensor in (*layer.parameters(), *layer.buffers()):
-            other, where = first.setdefault(tensor, (name, stage))
-            if where != stage:
-                raise StateError(
-                    f"Pipeline: layers {other} and {name} share a Tensor; put them into one stage by balance="
-                )
+            if (first := owners.setdefault(tensor, stage)) != stage:  # it would be two Tensors from then on
+                raise StateError(f"Pipeline: stages {first} and {stage} share a Tensor; make them one by balance=")
+    return lengths

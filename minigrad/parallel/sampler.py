@@ -23,8 +23,6 @@ class ShardSampler:
     """
 
     def __init__(self, shards, rank=0, size=1):
-        if not 0 <= integer_of("ShardSampler", "rank", rank) < size:
-            raise ShapeError(f"ShardSampler: rank is {rank}, wanted one from 0 to {size - 1}")
         if integer_of("ShardSampler", "shards", shards, 1) % size:
             raise ShapeError(f"ShardSampler: shards is {shards}, wanted a multiple of the {size} ranks")
         each = shards // size

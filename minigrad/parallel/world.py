@@ -28,8 +28,8 @@ def init(timeout=None):
     """The world: a Communicator of all ranks that were started together; later calls give the same one.
 
     mpiexec, srun and `minigrad launch` start ranks, which then speak MPI; a program that was started alone is a world
-    of one rank. Ranks on one host share its cores: from then on each uses MINIGRAD_THREADS threads for kernels, else
-    its part of the cores, or those that the launcher bound it to.
+    of one rank. Ranks on one host share its cores: from then on kernels use this rank's part of the cores, or those
+    that the launcher bound it to; minigrad_kernels.toolchain.set_threads says otherwise.
 
     timeout seconds for an operation; default MINIGRAD_TIMEOUT, else 300: in the first steps each rank compiles kernels
     Errors  RuntimeError where MPI is missing or knows another number of ranks; ValueError for variables that make no
@@ -68,10 +68,7 @@ def _mpi(ranks, starter, seconds):
 
 def _share_cores(ranks):
     """Use this rank's part of the cores of its host."""
-    threads = os.environ.get("MINIGRAD_THREADS")
-    if threads and threads.isdigit() and int(threads):
-        toolchain.set_threads(min(int(threads), toolchain.threads()))
-    elif not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == os.cpu_count():
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == os.cpu_count():
         toolchain.set_threads(max(1, toolchain.threads() // ranks))
 
 
