@@ -75,9 +75,6 @@ class Loader:
         self.place = devices.place(device, "Loader")
         self._begin(0)
 
-    def __repr__(self):
-        return f"Loader({self.dataset!r}, {len(self)} batches of {self.batch_size}, the last may be smaller)"
-
     def __len__(self):
         """Batches in an epoch."""
         full, rest = divmod(len(self.dataset), self.batch_size)

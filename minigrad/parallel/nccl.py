@@ -201,13 +201,12 @@ class NcclCollectives(HostCollectives):
         mine = address + (nccl.get_unique_id() if self.rank == 0 else b"")
         found = [one.split(b"\t", 1) for one in self._told(f"the first call of NCCL {self._version}", mine)]
         addresses, keys = zip(*found, strict=True)
-        for rank, address in enumerate(addresses):
-            first = addresses.index(address)
-            if first < rank and not sharing:
-                raise StateError(
-                    f"{self._latest}: ranks {first} and {rank} are both on GPU {address.decode()}; wanted one GPU a "
-                    "rank (or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1), or take backend='host'"
-                )
+        if len({*addresses}) < self.size and not sharing:
+            where = ", ".join(map(bytes.decode, addresses))
+            raise StateError(
+                f"{self._latest}: the ranks are on GPUs {where}; wanted one GPU a rank (or NCCL 2.30 and "
+                "NCCL_MULTI_RANK_GPU_ENABLE=1), or take backend='host'"
+            )
         return keys[0]
 
     # ---- the group -------------------------------------------------------------------------------------------------
