@@ -120,14 +120,14 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     parts = {name: part for name, part in parts.items() if part is not None}
     path, content = _chosen(Path(folder), number, world)
     before = {name: copy.deepcopy(_state_of(part)) for name, part in parts.items()}  # ranks may meet here
-    with _failing("load", path.decode()):
+    with _failing("load", path):
         state = unpacked(content)
         extra, kind = state["extra"], state["optimizer_kind"]
         if "optimizer" in parts and kind not in (None, optimizer.name):
             raise ValueError(f"its optimizer is {kind}, this one {optimizer.name}")
     try:
         for name, part in parts.items():
-            with _failing(f"load {name} from", path.decode()):
+            with _failing(f"load {name} from", path):
                 _take(part, state[name])
     except BaseException:
         for name, part in parts.items():
@@ -137,20 +137,20 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
 
 
 def _chosen(folder, number, world):
-    """(path, content) of the checkpoint of a number, or of the newest that is whole, as bytes; rank 0 reads for all."""
-    found = b"", b""
+    """(path, content) of the checkpoint of a number, or of the newest that is whole; rank 0 reads for all."""
+    found = None
     if world is None or world.rank == 0:
         try:
             number, content, damage = find(folder) if number is None else (number, _read(folder, number), None)
             if damage:
                 warnings.warn(damage, CheckpointWarning, stacklevel=3)
-            found = str(path_of(folder, number)).encode(), content
+            found = path_of(folder, number), content
         except CheckpointError as error:
-            found = b"", str(error).encode()
-    path, content = found if world is None else world.broadcast_object(found)
-    if not path:
-        raise CheckpointError(content.decode())
-    return path, content
+            found = error
+    found = found if world is None else world.broadcast_object(found)
+    if isinstance(found, CheckpointError):
+        raise found
+    return found
 
 
 def numbers(folder):

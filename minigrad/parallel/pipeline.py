@@ -22,8 +22,6 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Mapping
 
-import numpy as np
-
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
 from .. import device as devices
@@ -106,8 +104,8 @@ class Pipeline(Module):
             self.world.abort(f"{type(error).__name__}: {error}")
             raise
         random.generator().advance()
-        mean = np.array([sum(value.item() for value in losses) / self.microbatches])  # in the last stage
-        return self.world.broadcast(mean, self.stages - 1, label="loss").item()
+        mean = sum(value.item() for value in losses) / self.microbatches  # in the last stage
+        return self.world.broadcast_object(mean, self.stages - 1)
 
     def _run(self, inputs, targets, loss, losses):
         """Forward and backward of all microbatches, in the order of the schedule."""
@@ -167,14 +165,9 @@ class Pipeline(Module):
             parts = () if whole is None else ops.chunk(whole.to(self.device), self.microbatches)
             count = self.world.broadcast_object(len(parts))
             outputs = [self._through(*pair) for pair in itertools.zip_longest(range(count), parts)]
-            if self._is_last:
-                out = ops.cat(outputs)
-                for rank in range(self.stages - 1):
-                    send(out, rank, world=self.world)
-            else:
-                out = recv(self.stages - 1, world=self.world, device=self.device)
             self._settle()
-        return out
+            out = devices.host(ops.cat(outputs).array) if self._is_last else None
+        return Tensor(self.world.broadcast_object(out, self.stages - 1)).to(self.device)
 
     # ---- state ---------------------------------------------------------------------------------------------------
 
