@@ -20,7 +20,6 @@ Source  Huang and others 2019, "GPipe"; Narayanan and others 2021, "Efficient la
 import functools
 import itertools
 from collections import OrderedDict
-from collections.abc import Mapping
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
@@ -184,8 +183,6 @@ class Pipeline(Module):
 
     def load_state_dict(self, state_dict, strict=True):
         """Take this stage's part of the state of the whole model. Arguments, result and errors are Module's."""
-        if not isinstance(state_dict, Mapping):
-            raise KindError(f"load_state_dict: state_dict is a {type(state_dict).__name__}, wanted a dictionary")
         missing = [name for name in self._names if name not in state_dict]
         unexpected = [name for name in state_dict if name not in self._names]
         if strict and (missing or unexpected):
