@@ -66,10 +66,8 @@ class Communicator:
         """
         whole, flat = flat_of("all_gather", "out", out), flat_of("all_gather", "array", array, False)
         if whole.size != self.size * flat.size or whole.dtype != flat.dtype:
-            raise ShapeError(
-                f"all_gather: out has {whole.size} elements {whole.dtype}, array {flat.size} elements {flat.dtype}; "
-                f"wanted {self.size} times as many, one part a rank, of one type"
-            )
+            got = f"out has {whole.size} elements {whole.dtype}, array {flat.size} elements {flat.dtype}"
+            raise ShapeError(f"all_gather: {got}; wanted {self.size} times as many, of one type")
         what = f"all_gather({words(array)}, label={label})"
         return self._start(flat, lambda how: how.all_gather(whole, flat, what), out, asynchronous)
 

@@ -42,10 +42,8 @@ def _mpi(seconds):
     finally:
         faulthandler.cancel_dump_traceback_later()
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise StateError(
-            f"MPI offers thread level {MPI.Query_thread()}, wanted {MPI.THREAD_MULTIPLE} (multiple): a thread "
-            "beside the main one communicates; leave mpi4py.rc.thread_level as it is, or use another MPI"
-        )
+        level = f"MPI offers thread level {MPI.Query_thread()}, wanted {MPI.THREAD_MULTIPLE} (multiple)"
+        raise StateError(f"{level}; leave mpi4py.rc.thread_level as it is, or use another MPI")
     return MPI
 
 

@@ -54,7 +54,7 @@ def version():
     """
     if not nccl.available:
         package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
-        raise StateError(f"NCCL is not installed; pip install {package}, or take backend='host'")
+        raise StateError(f"NCCL is not installed; pip install {package}, or say world.backend = 'host'")
     return nccl.get_version()
 
 
@@ -202,11 +202,8 @@ class NcclCollectives(HostCollectives):
         found = [one.split(b"\t", 1) for one in self._told(f"the first call of NCCL {self._version}", mine)]
         addresses, keys = zip(*found, strict=True)
         if len({*addresses}) < self.size and not sharing:
-            where = ", ".join(map(bytes.decode, addresses))
-            raise StateError(
-                f"{self._latest}: the ranks are on GPUs {where}; wanted one GPU a rank (or NCCL 2.30 and "
-                "NCCL_MULTI_RANK_GPU_ENABLE=1), or take backend='host'"
-            )
+            where = f"the ranks are on GPUs {', '.join(map(bytes.decode, addresses))}; wanted one GPU a rank"
+            raise StateError(f"{self._latest}: {where}, or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1")
         return keys[0]
 
     # ---- the group -------------------------------------------------------------------------------------------------

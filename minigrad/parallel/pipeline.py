@@ -128,9 +128,8 @@ class Pipeline(Module):
         if not isinstance(batch, Tensor) or not batch.ndim:
             raise KindError(f"train_step: {name} is {type(batch).__name__}, wanted a Tensor of rows")
         if not len(batch) or len(batch) % self.microbatches:
-            raise ShapeError(
-                f"train_step: {name} has {len(batch)} rows, wanted a multiple of the {self.microbatches} microbatches"
-            )
+            got = f"{name} has {len(batch)} rows"
+            raise ShapeError(f"train_step: {got}, wanted a multiple of the {self.microbatches} microbatches")
         if not needed:
             return [None] * self.microbatches
         return ops.chunk(batch.to(self.device), self.microbatches)

@@ -27,10 +27,8 @@ class ShardSampler:
             raise ShapeError(f"ShardSampler: shards is {shards}, wanted a multiple of the {size} ranks")
         each = shards // size
         if size > 1 and each & (each - 1):
-            raise ShapeError(
-                f"ShardSampler: {shards} shards make {each} for each of {size} ranks, wanted a power of two for each: "
-                f"sums would depend on the number of ranks"
-            )
+            got = f"{shards} shards make {each} for each of {size} ranks"
+            raise ShapeError(f"ShardSampler: {got}, wanted a power of two: else sums would depend on the ranks")
         self.shards, self.rank, self.size = shards, rank, size
         self.numbers = range(rank * each, (rank + 1) * each)
 

@@ -20,9 +20,7 @@ class Together(Alone):
 
     def images(self, batches):
         if not all(isinstance(batch, Shards) for batch in batches):
-            raise ShapeError(
-                "fit: loader gives whole batches to a DataParallel model; make it with sampler=model.sampler"
-            )
+            raise ShapeError("fit: loader gives a DataParallel model whole batches; make it with sampler=model.sampler")
         return [batch.total for batch in batches]
 
     def parts(self, batches):

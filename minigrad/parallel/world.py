@@ -59,10 +59,8 @@ def _mpi(ranks, starter, seconds):
 
     transport = MpiTransport(max(seconds, START))
     if starter and transport.size != ranks:
-        raise StateError(
-            f"init: {starter} started {ranks} ranks, but MPI knows {transport.size}; mpi4py wants the MPI of that "
-            f"{starter}: see `srun --mpi=list`, and install mpi4py for the cluster's own MPI"
-        )
+        told = f"init: {starter} started {ranks} ranks, but MPI knows {transport.size}"
+        raise StateError(f"{told}; install mpi4py for the cluster's own MPI, and see `srun --mpi=list`")
     return transport
 
 
@@ -109,8 +107,6 @@ def ranks_started(environ=os.environ):
     if all(environ.get(name) for name in SLURM) and int(environ[step]) < SLURM_NO_STEP:
         return int(environ[size]), "srun"
     if environ.get("RANK") and int(environ.get("WORLD_SIZE", 1)) > 1:
-        raise ShapeError(
-            f"init: WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
-            "; take one of these, or unset RANK and WORLD_SIZE"
-        )
+        told = f"WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
+        raise ShapeError(f"init: {told}; take one of these, or unset RANK and WORLD_SIZE")
     return 1, None
