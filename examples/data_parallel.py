@@ -68,7 +68,7 @@ def main(epochs=3, batch_size=64, shards=None, checkpoints=None, every=20, optim
         if checkpoints:
             keeper = Checkpoints(checkpoints, every, model, update, loader)
             callbacks.append(keeper)
-            if world.broadcast_bytes(b"1" if checkpoint.exists(checkpoints) else b"") == b"1":
+            if world.broadcast_object(checkpoint.exists(checkpoints)):
                 keeper.restore(history)
         if world.rank == 0:
             print(f"{model.sampler.shards} shards on {world.size} ranks ({world.transport.name}), step {history.steps}")

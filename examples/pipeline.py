@@ -48,12 +48,12 @@ def main(epochs=3, batch_size=64, microbatches=8, schedule="1f1b", world=None):
         if world.rank == 0:
             mean, accuracy = sum(losses) / len(losses), 100 * right / len(test)
             print(f"epoch {epoch + 1}: loss {mean:.4f}, test accuracy {accuracy:.2f} %")
-    rows = world.all_gather_bytes(f"stage {pipe.stage}: {len(pipe.module)} layers, kept {pipe.peak}".encode())
+    rows = world.all_gather_object(f"stage {pipe.stage}: {len(pipe.module)} layers, kept {pipe.peak}")
     whole = network()
     whole.load_state_dict(pipe.state_dict())
     weights = checkpoint.weights_hash(whole)
     if world.rank == 0:
-        print(*(row.decode() + " microbatches at most" for row in rows), f"weights hash {weights}", sep="\n")
+        print(*(row + " microbatches at most" for row in rows), f"weights hash {weights}", sep="\n")
     return weights
 
 

@@ -43,7 +43,6 @@ __all__ = [
 FORMAT, VERSION = "minigrad checkpoint", "3"
 NAME = re.compile(r"checkpoint-([0-9]{1,9})\.safetensors")
 MARK = "__tensor__"
-WRAPPERS = ("module.", "_orig_mod.")  # what PyTorch's DataParallel and compile put before each name
 PACKAGES = "numpy numba llvmlite safetensors matplotlib tqdm pooch".split()
 PACKAGES += "cupy-cuda13x cupy-cuda12x cupy numba-cuda mpi4py mpich".split()
 
@@ -121,14 +120,14 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
     parts = {name: part for name, part in parts.items() if part is not None}
     path, content = _chosen(Path(folder), number, world)
     before = {name: copy.deepcopy(_state_of(part)) for name, part in parts.items()}  # ranks may meet here
-    with _failing("load", path.decode()):
+    with _failing("load", path):
         state = unpacked(content)
         extra, kind = state["extra"], state["optimizer_kind"]
         if "optimizer" in parts and kind not in (None, optimizer.name):
             raise ValueError(f"its optimizer is {kind}, this one {optimizer.name}")
     try:
         for name, part in parts.items():
-            with _failing(f"load {name} from", path.decode()):
+            with _failing(f"load {name} from", path):
                 _take(part, state[name])
     except BaseException:
         for name, part in parts.items():
@@ -138,20 +137,20 @@ def load(folder, model=None, optimizer=None, schedule=None, *, number=None, worl
 
 
 def _chosen(folder, number, world):
-    """(path, content) of the checkpoint of a number, or of the newest that is whole, as bytes; rank 0 reads for all."""
-    found = b"", b""
+    """(path, content) of the checkpoint of a number, or of the newest that is whole; rank 0 reads for all."""
+    found = None
     if world is None or world.rank == 0:
         try:
             number, content, damage = find(folder) if number is None else (number, _read(folder, number), None)
             if damage:
                 warnings.warn(damage, CheckpointWarning, stacklevel=3)
-            found = str(path_of(folder, number)).encode(), content
+            found = path_of(folder, number), content
         except CheckpointError as error:
-            found = b"", str(error).encode()
-    path, content = found if world is None else map(world.broadcast_bytes, found)
-    if not path:
-        raise CheckpointError(content.decode())
-    return path, content
+            found = error
+    found = found if world is None else world.broadcast_object(found)
+    if isinstance(found, CheckpointError):
+        raise found
+    return found
 
 
 def numbers(folder):
@@ -327,9 +326,9 @@ def _clean(folder, keep):
 def load_weights(path, prefix=""):
     """{name: Tensor} of a .safetensors or .npz file, for model.load_state_dict; nothing in the file is executed.
 
-    prefix  take the names that begin with it, such as "encoder.", and without it; "model." for a checkpoint
-    Names, shapes and the order of axes are PyTorch's, which are minigrad's too. "module." and "_orig_mod.", which
-    PyTorch's wrappers put before all names, are left out.
+    prefix  take the names that begin with it, such as "encoder.", and without it; "model." for a checkpoint; "module."
+            or "_orig_mod.", which PyTorch's wrappers put before all names
+    Names, shapes and the order of axes are PyTorch's, which are minigrad's too.
     Errors  WeightsError, a ValueError, for what is no such file, is damaged, or has no name with the prefix
     Source  Hugging Face, "Safetensors: format"; NumPy, "numpy.lib.format"
     """
@@ -348,8 +347,6 @@ def load_weights(path, prefix=""):
         arrays = {name: Tensor(array) for name, array in arrays.items()}
     except Exception as error:  # zipfile, zlib, NumPy and safetensors share no class of errors
         raise WeightsError(f"load_weights: {path} cannot be read as {path.suffix}: {error}") from error
-    while arrays and (found := next((one for one in WRAPPERS if all(name.startswith(one) for name in arrays)), None)):
-        arrays = {name.removeprefix(found): array for name, array in arrays.items()}
     chosen = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
     if not chosen:
         some = ", ".join([*list(arrays)[:5], *["..."] * (len(arrays) > 5)]) or "no names at all"

@@ -8,6 +8,7 @@ from contextlib import closing
 from contextvars import copy_context
 from functools import cached_property
 from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,15 +27,15 @@ PREFETCH = "minigrad-prefetch"
 STANDS = "seed", "epoch", "position"  # position: batches delivered in this epoch
 
 
-class Shards(list):
-    """What one of several ranks takes of a batch: a tuple for each shard of its own, None for one without images.
+class Shards(NamedTuple):
+    """What one of several ranks takes of a batch.
 
+    parts   a tuple for each shard of its own, None for one without images
     total   images in all shards of all ranks
     """
 
-    def __init__(self, parts, total):
-        super().__init__(parts)
-        self.total = total
+    parts: list
+    total: int
 
 
 class Loader:
@@ -47,8 +48,8 @@ class Loader:
     An epoch left early is begun again by the next iteration. load_state_dict() makes the next iteration
     deliver what was left of the epoch when state_dict() was called.
 
-    With a `sampler` (minigrad.parallel.ShardSampler) an item is what this rank takes of a batch: Shards, a list with a
-    pair (images, labels) for each shard of its own. Augmentation is then a function of the shard too.
+    With a `sampler` (minigrad.parallel.ShardSampler) an item is what this rank takes of a batch: Shards, whose
+    parts are a pair (images, labels) for each shard of its own. Augmentation is then a function of the shard too.
 
     With a `device` other than the CPU the batches are Tensors there. Where the transform consists of PadCrop, Flip and
     Normalize, in this order, and a quarter of the free memory holds the data set, it is copied there once, and batches
@@ -74,9 +75,6 @@ class Loader:
         self.place = devices.place(device, "Loader")
         self._begin(0)
 
-    def __repr__(self):
-        return f"Loader({self.dataset!r}, {len(self)} batches of {self.batch_size}, the last may be smaller)"
-
     def __len__(self):
         """Batches in an epoch."""
         full, rest = divmod(len(self.dataset), self.batch_size)
@@ -84,22 +82,15 @@ class Loader:
 
     def __iter__(self):
         """The batches as pairs of Tensors."""
-        make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident.batch, 0)
+        make, ahead = (self._made, self.prefetch) if self._resident is None else (self._resident, 0)
         there = lambda part: part and tuple(Tensor(array).to(self.place.name) for array in part)
-        prepared = lambda epoch, numbers: prefetched(self._maker(make, epoch), numbers, ahead)
-        with closing(self._delivered(prepared)) as batches:
-            for batch in batches:
-                yield Shards(map(there, batch), batch.total) if isinstance(batch, Shards) else there(batch)
-
-    def counted(self):
-        """The batches of the epoch as pairs (what makes the next one on the device, the range of its images' numbers).
-
-        For whoever repeats the work on a batch without the host: Resident.following(number of images) gives the batches
-        in turn. None where batches are made on the host, or for shards.
-        """
-        if self.place.captures is None or self.sampler is not None or self._resident is None:
-            return None
-        return self._delivered(self._counted)
+        epoch, start, sampler = self.epoch, self._resume_at, self.sampler
+        self._resume_at, self.position = 0, start
+        with closing(prefetched(self._maker(make, epoch), range(start, len(self)), ahead)) as batches:
+            for number, batch in enumerate(batches, start + 1):
+                self.position = number
+                yield there(batch) if sampler is None else batch._replace(parts=[*map(there, batch.parts)])
+        self._begin(epoch + 1)
 
     def state_dict(self):
         """Where the loader stands, and what the remaining batches depend on, in plain numbers."""
@@ -123,16 +114,6 @@ class Loader:
     def _begin(self, epoch, position=0):
         """Have the next iteration go on there."""
         self.epoch, self.position, self._resume_at = epoch, position, position
-
-    def _delivered(self, prepared):
-        """What prepared(epoch, numbers of batches) gives for the rest of this epoch, while the place in it is kept."""
-        epoch, start = self.epoch, self._resume_at
-        self._resume_at, self.position = 0, start
-        with closing(prepared(epoch, range(start, len(self)))) as batches:
-            for number, batch in enumerate(batches, start + 1):
-                self.position = number
-                yield batch
-        self._begin(epoch + 1)
 
     def _maker(self, make, epoch):
         """A function of the number of a batch: make(numbers of its images, generator), or Shards of such."""
@@ -166,15 +147,8 @@ class Loader:
 
     @cached_property
     def _resident(self):
-        """The data set on the device, where batches are then made; None where the host makes them."""
+        """What makes batches on the device, where the data set then lies; None where the host makes them."""
         return None if self.place is devices.CPU else resident(self.dataset, self.place, self.transform)
-
-    def _counted(self, epoch, numbers):
-        drawn = list(map(self._maker(self._resident.drawn, epoch), numbers))
-        if drawn:
-            self._resident.begin(*map(np.concatenate, zip(*drawn, strict=True)))
-        for picked, *_ in drawn:
-            yield self._resident, range(len(picked))
 
 
 def prefetched(make, keys, ahead, threads=1, begin=None):

@@ -96,7 +96,5 @@ def _fetch(published, name, folder, download):
             return
         except (OSError, ValueError) as error:  # no network, page or room; or another sha256 than published
             reason = f"{mirror}: {' '.join(str(error).split())[:200]}"
-    raise DataError(
-        f"{published.name}: {folder / name} is not there, or not the published file ({reason}); put the file there, "
-        f"name another folder by --data-dir or {ENVIRONMENT}, or use --data digits"
-    )
+    hint = f"put the file there, name another folder by --data-dir or {ENVIRONMENT}, or use --data digits"
+    raise DataError(f"{published.name}: {folder / name} is not there, or not the published file ({reason}); {hint}")

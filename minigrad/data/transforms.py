@@ -12,7 +12,7 @@ import numpy as np
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.layout import CHANNELS_LAST
 
-from ..core.check import float_of, function_of, integer_of, number_of, one_of
+from ..core.check import float_of, function_of, integer_of, number_of
 
 
 @dataclass
@@ -57,26 +57,25 @@ class PadCrop:
     """Pad each side, then cut the old size out at a random place, another for each image.
 
     Math    out[n, c, i, j] = padded[n, c, i + a[n], j + b[n]], a and b uniform in 0 .. 2 padding
-    Shapes  as given; mode "constant" pads with zeros, "edge" with the nearest pixel
+            padded with zeros
+    Shapes  as given
     """
 
     padding: int
-    mode: str = "constant"
 
     def __post_init__(self):
         self.padding = integer_of("PadCrop", "padding", self.padding, 0)
-        one_of("PadCrop", "mode", self.mode, ("constant", "edge"))
 
     def draw(self, count, generator):
-        """The places (a, b) of so many images: integers (count, 2)."""
-        return generator.integers(0, 2 * self.padding + 1, size=(2, count)).T.copy()
+        """The places (a, b) of so many images: integers (2, count)."""
+        return generator.integers(0, 2 * self.padding + 1, size=(2, count))
 
     def __call__(self, images, generator):
         rows = rows_of("PadCrop", images)
         n, h, w, c = rows.shape
         p = self.padding
-        a, b = self.draw(n, generator).T
-        padded = np.pad(rows, ((0, 0), (p, p), (p, p), (0, 0)), mode=self.mode)
+        a, b = self.draw(n, generator)
+        padded = np.pad(rows, ((0, 0), (p, p), (p, p), (0, 0)))
         # Rows of whole pixels, so that picking [image, a, b] of all possible cuts copies runs of memory.
         padded = padded.reshape(n, h + 2 * p, (w + 2 * p) * c)
         cuts = np.lib.stride_tricks.sliding_window_view(padded, (h, w * c), (1, 2))

@@ -1,13 +1,12 @@
 """Recording a function on a GPU: what the graph does, what it needs to live, and what the host does besides."""
 
-import sys
 import traceback
 from pathlib import Path
 
 import numpy as np
 
 import minigrad_kernels
-from minigrad_kernels.errors import KindError, MinigradError, StateError
+from minigrad_kernels.errors import KindError, StateError
 from minigrad_kernels.toolchain.modes import capturing
 
 from .. import device
@@ -15,7 +14,6 @@ from ..core.interceptors import Interceptor
 from ..core.tensor import Tensor
 
 PLUMBING = {"__call__", "method", "now", "run"}  # functions through which ops are called
-LIBRARIES = "cupy", "cupy_backends", "cupyx"
 OURS = (str(Path(__file__).parents[1]), str(Path(minigrad_kernels.__file__).parent))
 
 
@@ -203,20 +201,15 @@ def keyed(value, tensors, name):
 def _explained(error):
     """The error that says what cannot be captured, and where; None for others, of the user's program."""
     frames = traceback.extract_tb(error.__traceback__)
-    foreign = _library(frames[-1]) or getattr(error, "status", None) is not None
     if isinstance(error, CaptureError):
         why = str(error)
-    elif foreign and isinstance(error, Exception) and not isinstance(error, MinigradError):
+    elif getattr(error, "status", None) is not None:  # of CUDA and its libraries
         why = f"cannot become part of a graph: {type(error).__name__}: {error}"
     else:
         return None
-    own = [k for k, frame in enumerate(frames) if not (_library(frame) or frame.filename.startswith(OURS))] or [0]
-    frame = frames[own[-1]]
-    op = next((inner.name.strip("_") for inner in frames[own[-1] + 1 :] if inner.name not in PLUMBING), "it")
+    ours = [frame.filename.startswith(OURS) for frame in frames]
+    calls = [k for k, inside in enumerate(ours) if k and inside and not ours[k - 1]]  # of the user's functions to us
+    last = calls[-1] if calls else len(frames)
+    op = next((inner.name.strip("_") for inner in frames[last:] if inner.name not in PLUMBING), "it")
+    frame = frames[last - 1]
     return CaptureError(f"capture: {frame.filename}:{frame.lineno}, in {frame.name}: {op} {why}")
-
-
-def _library(frame):
-    """Whether a frame is CuPy's."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in LIBRARIES)
-    return any(Path(file).parent in Path(frame.filename).parents for file in files if file)

@@ -3,7 +3,6 @@
 init() gives the Communicator of all ranks; DataParallel averages gradients over them.
 """
 
-from .collectives import Work
 from .communicator import Communicator
 from .data_parallel import DataParallel
 from .errors import CommunicationError, DeadlineError, DisagreementError, PeerLost
@@ -27,7 +26,6 @@ __all__ = [
     "ShardedOptimizer",
     "Shards",
     "SyncBatchNorm",
-    "Work",
     "all_reduce",
     "init",
     "recv",

@@ -19,8 +19,6 @@ import numpy as np
 
 from .. import device
 
-__all__ = ["Bucket", "bucket_bounds", "bucket_bytes", "buckets_of"]
-
 SMALLEST, LARGEST = 1_000_000, 25_000_000  # bytes; below latency rules, above there is nothing left to gain
 PARTS = 8  # into which gradients that are neither small nor large are cut
 

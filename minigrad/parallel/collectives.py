@@ -24,8 +24,6 @@ from ..core.tensor import Tensor
 from .errors import CommunicationError, DisagreementError
 from .transport import deadline_after
 
-__all__ = ["CONTROL", "FIRST_TAG", "OPS", "HostCollectives", "Work", "flat_of", "pairwise", "words"]
-
 COLLECTIVE, CONTROL, FIRST_TAG = 0, 1, 2  # channels: for collectives, for words, and from there on for tags
 OPS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}  # a mean is a sum, divided in the end
 SMALL = 1 << 14  # bytes; up to here every rank gets the whole of every other, as waiting twice would cost more

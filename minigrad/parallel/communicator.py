@@ -19,7 +19,7 @@ Source  Thakur, Rabenseifner and Gropp 2005, "Optimization of collective communi
 
 import contextvars
 import itertools
-import json
+import pickle
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.modes import capturing
@@ -28,8 +28,6 @@ from ..core.modes import is_deterministic
 from ..device import is_floating, place_of
 from .collectives import CONTROL, OPS, HostCollectives, flat_of, words
 from .errors import DisagreementError
-
-__all__ = ["Communicator", "current"]
 
 current: "contextvars.ContextVar[Communicator | None]" = contextvars.ContextVar("world", default=None)
 
@@ -68,10 +66,8 @@ class Communicator:
         """
         whole, flat = flat_of("all_gather", "out", out), flat_of("all_gather", "array", array, False)
         if whole.size != self.size * flat.size or whole.dtype != flat.dtype:
-            raise ShapeError(
-                f"all_gather: out has {whole.size} elements {whole.dtype}, array {flat.size} elements {flat.dtype}; "
-                f"wanted {self.size} times as many, one part a rank, of one type"
-            )
+            got = f"out has {whole.size} elements {whole.dtype}, array {flat.size} elements {flat.dtype}"
+            raise ShapeError(f"all_gather: {got}; wanted {self.size} times as many, of one type")
         what = f"all_gather({words(array)}, label={label})"
         return self._start(flat, lambda how: how.all_gather(whole, flat, what), out, asynchronous)
 
@@ -112,24 +108,23 @@ class Communicator:
             self._on_gpus[there] = NcclCollectives(self.host, there)
         return self._on_gpus[there]
 
-    # ---- words ---------------------------------------------------------------------------------------------------
+    # ---- objects --------------------------------------------------------------------------------------------------
 
-    def all_gather_bytes(self, message):
-        """The bytes that each rank gave, in the order of ranks; their lengths may differ."""
-        return self.host.gathered("all_gather_bytes()", message, CONTROL)
+    def all_gather_object(self, value):
+        """What each rank gave, in the order of ranks: any values that can be pickled."""
+        return list(map(pickle.loads, self.host.gathered("all_gather_object()", pickle.dumps(value), CONTROL)))
 
-    def broadcast_bytes(self, message=b"", root=0):
-        """The bytes of the root."""
-        self.check_rank("broadcast_bytes", "root", root)
-        return self.all_gather_bytes(message if self.rank == root else b"")[root]
+    def broadcast_object(self, value=None, root=0):
+        """What the root gave."""
+        self.check_rank("broadcast_object", "root", root)
+        return self.all_gather_object(value if self.rank == root else None)[root]
 
     def agree(self, op, entries):
         """Have all ranks confirm that they hold the same texts under the same names, in the same order.
 
         Errors  DisagreementError on every rank, with the first entry that differs, as two ranks have it
         """
-        mine = json.dumps([f"{name} is {text}" for name, text in entries.items()])
-        first, *others = (json.loads(message) for message in self.all_gather_bytes(mine.encode()))
+        first, *others = self.all_gather_object([f"{name} is {text}" for name, text in entries.items()])
         for rank, theirs in enumerate(others, 1):
             for a, b in itertools.zip_longest(first, theirs, fillvalue="nothing"):
                 if a != b:

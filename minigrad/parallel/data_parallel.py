@@ -23,8 +23,6 @@ from .sync_batch_norm import SyncBatchNorm
 from .team import Together
 from .transfer import world_of
 
-__all__ = ["DataParallel"]
-
 
 class DataParallel(Module):
     """A model whose gradients are averaged over all shards of a batch.
@@ -52,11 +50,8 @@ class DataParallel(Module):
         shards = self.world.size if shards is None else shards
         self.sampler = ShardSampler(shards, self.world.rank, self.world.size)
         self._synchronizes = any(isinstance(part, SyncBatchNorm) for part in module.modules())
-        if self._synchronizes and len(self.sampler) > 1:
-            raise StateError(
-                f"DataParallel: SyncBatchNorm wants all shards of a batch at the same time, but this rank runs "
-                f"{len(self.sampler)} one after another; use as many ranks as shards"
-            )
+        if self._synchronizes and (each := len(self.sampler)) > 1:
+            raise StateError(f"DataParallel: SyncBatchNorm wants as many ranks as shards; this rank has {each} shards")
         self._agree({"bucket_bytes": bucket_bytes})
         self._shard = self.reducer = self.buffers_in_step = None  # one shard has nothing to add
         if self.sampler.shards > 1:
@@ -94,10 +89,8 @@ class DataParallel(Module):
         if not self.training:
             return self.module(*args, **kwargs)
         if len(self.sampler) > 1:
-            raise StateError(
-                f"DataParallel: this rank has {len(self.sampler)} of {self.sampler.shards} shards; loop over them: "
-                "for images, labels in model.shards(batch): ..."
-            )
+            many = f"this rank has {len(self.sampler)} of {self.sampler.shards} shards"
+            raise StateError(f"DataParallel: {many}; loop over them: for images, labels in model.shards(batch): ...")
         with self._drawing(self.sampler.numbers[0]):
             out = self.module(*args, **kwargs)
         random.generator().advance()
@@ -106,9 +99,7 @@ class DataParallel(Module):
     def _check_use(self):
         thawed = next((name for name, parameter in self._frozen if parameter.requires_grad), None)
         if thawed is not None:
-            raise StateError(
-                f"DataParallel: {thawed} requires a gradient now and did not when the model was wrapped; wrap it anew"
-            )
+            raise StateError(f"DataParallel: {thawed} requires a gradient now and did not at first; wrap it anew")
 
     def _drawing(self, shard):
         """Random numbers of a shard of this step."""
@@ -126,12 +117,10 @@ class DataParallel(Module):
             raise StateError("shards: loops over shards do not nest; put several models into one Module and wrap that")
         if not isinstance(batch, tuple | list):
             raise KindError(f"shards: batch is a {type(batch).__name__}, wanted Shards or a tuple of Tensors")
-        parts = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
-        if self._synchronizes and parts.total < self.sampler.shards:
-            raise StateError(
-                f"shards: a batch of {parts.total} leaves some of {self.sampler.shards} shards empty, and "
-                "SyncBatchNorm wants something of each; use Loader(drop_last=True)"
-            )
+        parts, total = batch if isinstance(batch, Shards) else self.sampler.cut(*batch)
+        if self._synchronizes and total < self.sampler.shards:
+            left = f"a batch of {total} leaves some of {self.sampler.shards} shards empty"
+            raise StateError(f"shards: {left}, which SyncBatchNorm cannot have; use Loader(drop_last=True)")
         if len(parts) != len(self.sampler):
             raise ShapeError(f"shards: the batch has {len(parts)} shards, wanted this rank's {len(self.sampler)}")
         self.module.zero_grad()

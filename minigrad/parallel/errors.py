@@ -2,8 +2,6 @@
 
 from minigrad_kernels.errors import MinigradError
 
-__all__ = ["CommunicationError", "DeadlineError", "DisagreementError", "PeerLost"]
-
 
 class CommunicationError(MinigradError, RuntimeError):
     """Ranks could not do together what one of them asked for."""

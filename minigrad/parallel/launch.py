@@ -22,8 +22,6 @@ from minigrad_kernels.errors import ShapeError
 from . import rank
 from .rank import FAILED, HARD, with_parent
 
-__all__ = ["Launch", "mpiexec"]
-
 REFUSED = 2  # exit code of a command that makes no sense, and would make none a second time
 SIGNALS = signal.SIGINT, signal.SIGTERM
 TICK = 0.1  # seconds between looks at what has happened
@@ -72,15 +70,11 @@ class Launch:
         """Start the ranks and wait for their end; an exit code, or None to try again."""
         folder = self.logs / f"attempt-{number}"
         folder.mkdir(parents=True)
-        variables = {
-            "MINIGRAD_ATTEMPT": str(number),
-            "MINIGRAD_JOB": self.name,
-            "MINIGRAD_TIMEOUT": f"{self.timeout:g}",
-        }
+        told = {"MINIGRAD_ATTEMPT": str(number), "MINIGRAD_JOB": self.name, "MINIGRAD_TIMEOUT": f"{self.timeout:g}"}
         command = [self.mpiexec, "-n", str(self.ranks), *(("-hosts", self.hosts) if self.hosts else ())]
         self.job = subprocess.Popen(
             [*command, sys.executable, "-P", rank.__file__, str(folder), *self.words],
-            env=os.environ | variables,
+            env=os.environ | told,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
             preexec_fn=with_parent,

@@ -14,8 +14,6 @@ from .communicator import Communicator, current
 from .errors import CommunicationError, DeadlineError, PeerLost
 from .transport import Transport
 
-__all__ = ["LocalTransport", "run_local"]
-
 
 class _Mail:
     """The messages that wait, of all threads."""

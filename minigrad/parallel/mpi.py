@@ -25,8 +25,6 @@ from .errors import CommunicationError, DeadlineError, PeerLost
 from .rank import FAILED
 from .transport import Transport, deadline_after
 
-__all__ = ["MpiTransport"]
-
 SHORTEST, LONGEST = 5e-5, 2e-3  # seconds of sleep between two questions; ranks may be more than cores
 GRACE = 0.5  # seconds in which the others may hear why a job ends, or a last message of a rank that left arrive
 WORDS = 4096  # bytes of a reason: so few are there at once
@@ -44,10 +42,8 @@ def _mpi(seconds):
     finally:
         faulthandler.cancel_dump_traceback_later()
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
-        raise StateError(
-            f"MPI offers thread level {MPI.Query_thread()}, wanted {MPI.THREAD_MULTIPLE} (multiple): a thread "
-            "beside the main one communicates; leave mpi4py.rc.thread_level as it is, or use another MPI"
-        )
+        level = f"MPI offers thread level {MPI.Query_thread()}, wanted {MPI.THREAD_MULTIPLE} (multiple)"
+        raise StateError(f"{level}; leave mpi4py.rc.thread_level as it is, or use another MPI")
     return MPI
 
 

@@ -41,8 +41,6 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of CuPy where the library is missing, which `version` says with an error
     from cupy.cuda import nccl
 
-__all__ = ["NcclCollectives", "version"]
-
 SHARING = 23000  # 2.30.0: from there on several ranks may be told to share a GPU
 OFTEN = 256  # calls after which the ranks compare in any case
 URGENT = -1  # the priority of a stream whose kernels go first
@@ -56,7 +54,7 @@ def version():
     """
     if not nccl.available:
         package = f"nvidia-nccl-cu{runtime.runtimeGetVersion() // 1000}"
-        raise StateError(f"NCCL is not installed; pip install {package}, or take backend='host'")
+        raise StateError(f"NCCL is not installed; pip install {package}, or say world.backend = 'host'")
     return nccl.get_version()
 
 
@@ -203,13 +201,9 @@ class NcclCollectives(HostCollectives):
         mine = address + (nccl.get_unique_id() if self.rank == 0 else b"")
         found = [one.split(b"\t", 1) for one in self._told(f"the first call of NCCL {self._version}", mine)]
         addresses, keys = zip(*found, strict=True)
-        for rank, address in enumerate(addresses):
-            first = addresses.index(address)
-            if first < rank and not sharing:
-                raise StateError(
-                    f"{self._latest}: ranks {first} and {rank} are both on GPU {address.decode()}; wanted one GPU a "
-                    "rank (or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1), or take backend='host'"
-                )
+        if len({*addresses}) < self.size and not sharing:
+            where = f"the ranks are on GPUs {', '.join(map(bytes.decode, addresses))}; wanted one GPU a rank"
+            raise StateError(f"{self._latest}: {where}, or NCCL 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1")
         return keys[0]
 
     # ---- the group -------------------------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ from .errors import CommunicationError
 from .rank import FAILED
 from .transport import deadline_after
 
-__all__ = ["GRACE", "Started", "Watch", "within"]
-
 POLL = 0.05  # seconds between two looks at what goes on
 GRACE = 2.0  # seconds in which the other ranks are told why this process ends, or in which it hears of their end
 PATIENT = 3  # timeouts within which the caller's stream must come to a collective

@@ -19,11 +19,7 @@ Source  Huang and others 2019, "GPipe"; Narayanan and others 2021, "Efficient la
 
 import functools
 import itertools
-import pickle
 from collections import OrderedDict
-from collections.abc import Mapping
-
-import numpy as np
 
 from minigrad_kernels.errors import KindError, ShapeError, StateError
 
@@ -38,8 +34,6 @@ from .collectives import words
 from .schedules import FORWARD, SCHEDULES
 from .transfer import recv, send, world_of
 from .transport import deadline_after
-
-__all__ = ["Pipeline"]
 
 SPREAD = 0.01  # the part of the cost that is equal for all layers, so that those without parameters are spread too
 
@@ -109,8 +103,8 @@ class Pipeline(Module):
             self.world.abort(f"{type(error).__name__}: {error}")
             raise
         random.generator().advance()
-        mean = np.array([sum(value.item() for value in losses) / self.microbatches])  # in the last stage
-        return self.world.broadcast(mean, self.stages - 1, label="loss").item()
+        mean = sum(value.item() for value in losses) / self.microbatches  # in the last stage
+        return self.world.broadcast_object(mean, self.stages - 1)
 
     def _run(self, inputs, targets, loss, losses):
         """Forward and backward of all microbatches, in the order of the schedule."""
@@ -134,9 +128,8 @@ class Pipeline(Module):
         if not isinstance(batch, Tensor) or not batch.ndim:
             raise KindError(f"train_step: {name} is {type(batch).__name__}, wanted a Tensor of rows")
         if not len(batch) or len(batch) % self.microbatches:
-            raise ShapeError(
-                f"train_step: {name} has {len(batch)} rows, wanted a multiple of the {self.microbatches} microbatches"
-            )
+            got = f"{name} has {len(batch)} rows"
+            raise ShapeError(f"train_step: {got}, wanted a multiple of the {self.microbatches} microbatches")
         if not needed:
             return [None] * self.microbatches
         return ops.chunk(batch.to(self.device), self.microbatches)
@@ -155,7 +148,7 @@ class Pipeline(Module):
     def _through(self, number, x):
         """What a microbatch becomes here in the last stage; in the others, once it is on its way, what send gives."""
         if self.stage:
-            x = recv(None, None, self.stage - 1, world=self.world, device=self.device)
+            x = recv(self.stage - 1, world=self.world, device=self.device)
         for drawer, layer in enumerate(self.module, number * self._layers + self._first):
             with random.drawing_from(random.generator().of_shard(drawer)):
                 x = layer(x)
@@ -168,16 +161,11 @@ class Pipeline(Module):
         with no_grad():
             whole = tensor_of("Pipeline", "inputs", inputs) if self.stage == 0 else None
             parts = () if whole is None else ops.chunk(whole.to(self.device), self.microbatches)
-            count = int(self.world.broadcast_bytes(str(len(parts)).encode()))
+            count = self.world.broadcast_object(len(parts))
             outputs = [self._through(*pair) for pair in itertools.zip_longest(range(count), parts)]
-            if self._is_last:
-                out = ops.cat(outputs)
-                for rank in range(self.stages - 1):
-                    send(out, rank, world=self.world)
-            else:
-                out = recv(None, None, self.stages - 1, world=self.world, device=self.device)
             self._settle()
-        return out
+            out = devices.host(ops.cat(outputs).array) if self._is_last else None
+        return Tensor(self.world.broadcast_object(out, self.stages - 1)).to(self.device)
 
     # ---- state ---------------------------------------------------------------------------------------------------
 
@@ -188,14 +176,12 @@ class Pipeline(Module):
         """
         own = {name: devices.host(tensor.array) for name, tensor in self.module.state_dict().items()}
         state = OrderedDict()
-        for message in self.world.all_gather_bytes(pickle.dumps(own)):
-            state.update((prefix + name, Tensor(array)) for name, array in pickle.loads(message).items())
+        for part in self.world.all_gather_object(own):
+            state.update((prefix + name, Tensor(array)) for name, array in part.items())
         return state
 
     def load_state_dict(self, state_dict, strict=True):
         """Take this stage's part of the state of the whole model. Arguments, result and errors are Module's."""
-        if not isinstance(state_dict, Mapping):
-            raise KindError(f"load_state_dict: state_dict is a {type(state_dict).__name__}, wanted a dictionary")
         missing = [name for name in self._names if name not in state_dict]
         unexpected = [name for name in state_dict if name not in self._names]
         if strict and (missing or unexpected):
@@ -247,18 +233,9 @@ def lengths_of(model, stages, balance):
         integer_of("Pipeline", "balance", length, 1)
     if len(lengths) != stages or sum(lengths) != layers:
         raise ShapeError(f"Pipeline: balance is {lengths}, wanted {stages} numbers that add up to {layers} layers")
-    _refuse_shared(model, lengths)
-    return lengths
-
-
-def _refuse_shared(model, lengths):
-    """A Tensor in two stages would be two Tensors from then on."""
-    first = {}
-    stages = [stage for stage, length in enumerate(lengths) for _ in range(length)]
-    for stage, (name, layer) in zip(stages, model._modules.items(), strict=True):
+    stage_of, owners = [stage for stage, length in enumerate(lengths) for _ in range(length)], {}
+    for stage, layer in zip(stage_of, model, strict=True):
         for tensor in (*layer.parameters(), *layer.buffers()):
-            other, where = first.setdefault(tensor, (name, stage))
-            if where != stage:
-                raise StateError(
-                    f"Pipeline: layers {other} and {name} share a Tensor; put them into one stage by balance="
-                )
+            if (first := owners.setdefault(tensor, stage)) != stage:  # it would be two Tensors from then on
+                raise StateError(f"Pipeline: stages {first} and {stage} share a Tensor; make them one by balance=")
+    return lengths

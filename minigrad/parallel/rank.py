@@ -17,8 +17,6 @@ import sys
 import time
 from pathlib import Path
 
-__all__ = ["FAILED", "HARD", "main", "with_parent"]
-
 FAILED = 75  # EX_TEMPFAIL: exit code of a process that others failed, in a job that may be tried again
 HARD = 128  # exit codes of what a signal ended are above
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of linux/prctl.h

@@ -16,9 +16,6 @@ from ..core.tensor import Tensor
 from .buckets import buckets_of
 from .errors import CommunicationError
 
-__all__ = ["ADDING", "ENDED", "OUTSIDE", "SENDING", "Reducer"]
-
-
 # Where an update stands on this rank, and what a backward pass then does: the phases.
 #
 # OUTSIDE   of the loop over several shards: an error, as it belongs to none
@@ -90,16 +87,12 @@ class Reducer:
     def _ready(self, parameter):
         """The gradient of a parameter is final for this pass."""
         if self.phase is OUTSIDE:
-            raise StateError(
-                "DataParallel: backward outside of a loop over model.shards(batch), which several shards a rank want"
-            )
+            raise StateError("DataParallel: backward outside of a loop over model.shards(batch) for several shards")
         b, i = self.place[parameter]
         self._take(parameter, b, i)
         if self.phase is ENDED and not self.held:
-            raise StateError(
-                "DataParallel: backward for gradients that were averaged already; put all passes of a shard but the "
-                "last one under model.no_sync()"
-            )
+            hint = "put all passes of a shard but the last one under model.no_sync()"
+            raise StateError(f"DataParallel: backward for gradients that were averaged already; {hint}")
         if self.phase is SENDING and not self.held:
             if self._started is None:
                 self._started = time.perf_counter()
@@ -112,10 +105,8 @@ class Reducer:
         """Put a gradient in its place, and have .grad look there."""
         gradient, own = parameter.grad, self.gradients[b][i]
         if gradient.requires_grad:
-            raise StateError(
-                "DataParallel: backward with create_graph=True makes gradients that have gradients themselves, and "
-                "these cannot be averaged; use minigrad.grad on the module inside"
-            )
+            hint = "use minigrad.grad on the module inside"
+            raise StateError(f"DataParallel: gradients of create_graph=True cannot be averaged; {hint}")
         if gradient.array is not own.array:
             device.assign(own.array, gradient.array)
             parameter.grad = own

@@ -12,8 +12,6 @@ from minigrad_kernels.errors import ShapeError
 from ..core.check import integer_of
 from ..data.loader import Shards
 
-__all__ = ["ShardSampler", "Shards"]
-
 
 class ShardSampler:
     """Cuts batches into shards and says which are this rank's: those from rank * shards / size on.
@@ -25,16 +23,12 @@ class ShardSampler:
     """
 
     def __init__(self, shards, rank=0, size=1):
-        if not 0 <= integer_of("ShardSampler", "rank", rank) < size:
-            raise ShapeError(f"ShardSampler: rank is {rank}, wanted one from 0 to {size - 1}")
         if integer_of("ShardSampler", "shards", shards, 1) % size:
             raise ShapeError(f"ShardSampler: shards is {shards}, wanted a multiple of the {size} ranks")
         each = shards // size
         if size > 1 and each & (each - 1):
-            raise ShapeError(
-                f"ShardSampler: {shards} shards make {each} for each of {size} ranks, wanted a power of two for each: "
-                f"sums would depend on the number of ranks"
-            )
+            got = f"{shards} shards make {each} for each of {size} ranks"
+            raise ShapeError(f"ShardSampler: {got}, wanted a power of two: else sums would depend on the ranks")
         self.shards, self.rank, self.size = shards, rank, size
         self.numbers = range(rank * each, (rank + 1) * each)
 

@@ -17,24 +17,20 @@ Source  Huang and others 2019, "GPipe: efficient training of giant neural networ
         training", PipeDream-Flush)
 """
 
-__all__ = ["BACKWARD", "FORWARD", "SCHEDULES", "gpipe", "one_f_one_b"]
-
 FORWARD, BACKWARD = "forward", "backward"
 
 
-def gpipe(stage, stages, microbatches):
-    """What a stage does, one after the other: a list of ("forward" or "backward", microbatch)."""
-    numbers = range(microbatches)
-    return [(FORWARD, number) for number in numbers] + [(BACKWARD, number) for number in numbers]
-
-
-def one_f_one_b(stage, stages, microbatches):
-    """What a stage does, one after the other: a list of ("forward" or "backward", microbatch)."""
-    ahead = min(stages - 1 - stage, microbatches)  # forward passes that the stages behind need before a gradient comes
+def passes(ahead, microbatches):
+    """[("forward" or "backward", microbatch)] of a stage: so many forward passes, then one of each in turn."""
     steps = [(FORWARD, number) for number in range(ahead)]
     for number in range(microbatches - ahead):
         steps += [(FORWARD, ahead + number), (BACKWARD, number)]
     return steps + [(BACKWARD, number) for number in range(microbatches - ahead, microbatches)]
 
 
-SCHEDULES = {"gpipe": gpipe, "1f1b": one_f_one_b}
+# What a stage does, one after the other, by (stage, stages, microbatches). Under 1f1b so many forward passes go ahead
+# as the stages behind need before a gradient comes.
+SCHEDULES = {
+    "gpipe": lambda stage, stages, microbatches: passes(microbatches, microbatches),
+    "1f1b": lambda stage, stages, microbatches: passes(min(stages - 1 - stage, microbatches), microbatches),
+}

@@ -8,7 +8,6 @@ Source  Rajbhandari and others 2020, "ZeRO: memory optimizations toward training
 """
 
 import contextlib
-import pickle
 from collections import defaultdict
 
 from minigrad_kernels.errors import KindError, StateError
@@ -17,8 +16,6 @@ from ..core.tape import write
 from ..optim import Optimizer
 from .buckets import buckets_of
 from .data_parallel import DataParallel
-
-__all__ = ["ShardedOptimizer"]
 
 
 def dealt_out(parameters, ranks):
@@ -101,8 +98,8 @@ class ShardedOptimizer(Optimizer):
     def state_dict(self):
         """The state of all parameters, gathered from all ranks, as the optimiser alone would give it."""
         found, states = self.optimizer.state_dict(), {}
-        for message in self.world.all_gather_bytes(pickle.dumps(found["state"])):
-            states |= pickle.loads(message)
+        for part in self.world.all_gather_object(found["state"]):
+            states |= part
         return {**found, "state": dict(sorted(states.items()))}
 
     def load_state_dict(self, state_dict):

@@ -9,19 +9,15 @@ Grads   those of the ops that it is written in, of which all_reduce gives the su
 Source  Ioffe and Szegedy 2015, algorithm 1; Peng and others 2018, "MegDet", section 3.3 (over devices)
 """
 
-from minigrad_kernels.errors import KindError
-
 from .. import device as devices
 from .. import ops
 from ..core.create import full
 from ..core.modes import repeating
 from ..core.tape import write
-from ..nn import BatchNorm1d, BatchNorm2d, Module
+from ..nn import BatchNorm1d, BatchNorm2d
 from ..nn.norm import _BatchNorm
 from ..ops import normalization
 from .transfer import all_reduce, world_of
-
-__all__ = ["SyncBatchNorm"]
 
 
 def _statistics(input, world):
@@ -71,8 +67,6 @@ class SyncBatchNorm(_BatchNorm):
         Layers, parameters and buffers stay the same objects, under the same names, so optimisers, hooks and
         checkpoints still fit.
         """
-        if not isinstance(module, Module):
-            raise KindError(f"SyncBatchNorm.convert: module is a {type(module).__name__}, wanted a Module")
         world = None if world is None else world_of("SyncBatchNorm.convert", world)
         for layer in module.modules():
             if isinstance(layer, BatchNorm1d | BatchNorm2d):

@@ -1,15 +1,11 @@
 """The ranks that train one model together, as `fit` and `evaluate` see them."""
 
-import json
-
 from minigrad_kernels.errors import ShapeError
 
 from .. import device
 from ..core.tensor import Tensor
 from ..data.loader import Shards
 from ..train.team import Alone
-
-__all__ = ["Together"]
 
 
 class Together(Alone):
@@ -24,28 +20,26 @@ class Together(Alone):
 
     def images(self, batches):
         if not all(isinstance(batch, Shards) for batch in batches):
-            raise ShapeError(
-                "fit: loader gives whole batches to a DataParallel model; make it with sampler=model.sampler"
-            )
+            raise ShapeError("fit: loader gives a DataParallel model whole batches; make it with sampler=model.sampler")
         return [batch.total for batch in batches]
 
     def parts(self, batches):
         total = sum(self.images(batches))
-        pieces = [[part for part in shard if part is not None] or None for shard in zip(*batches, strict=True)]
+        shards = zip(*(batch.parts for batch in batches), strict=True)
+        pieces = [[part for part in shard if part is not None] or None for shard in shards]
         return self.model.shards(Shards(pieces, total))
 
     def holding(self):
         return self.model.no_sync()
 
     def gathered(self, rows):
-        found = self.world.all_gather_bytes(json.dumps(rows).encode())
-        return [tuple(row) for message in found for row in json.loads(message)]
+        return [row for found in self.world.all_gather_object(rows) for row in found]
 
     def any(self, flag):
         return Tensor.made(self.world.all_reduce(device.copy(flag.array), "max", label="losses that are not finite"))
 
     def agreed(self, stop):
-        return any(map(json.loads, self.world.all_gather_bytes(json.dumps(stop).encode())))
+        return any(self.world.all_gather_object(stop))
 
     def own(self, batches):
         for number, batch in enumerate(batches):

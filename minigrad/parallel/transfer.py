@@ -9,7 +9,7 @@ only purpose is that backward() begins there; recv has an `anchor`, a scalar of 
 So a rank that sends an activation away and gets a result back anchors the second in the first:
 
     sent = send(hidden, 1)
-    out = recv(None, None, 1, anchor=sent)
+    out = recv(1, anchor=sent)
     loss(out).backward()        # through out to rank 1, and from there back into hidden
 
 With each array goes what it is: type, shape, the order of its axes in memory, and whether its gradient is wanted. Thus
@@ -24,18 +24,15 @@ import json
 from minigrad_kernels.errors import KindError, ShapeError
 
 from .. import device as devices
-from ..core.check import floats_of, integer_of, shape_of
+from ..core.check import floats_of, integer_of
 from ..core.create import zeros
 from ..core.modes import is_grad_enabled
 from ..core.primitive import primitive
 from ..core.tensor import tensor_of
 from .collectives import FIRST_TAG
 from .communicator import Communicator
-from .errors import DisagreementError
 from .transport import deadline_after
 from .world import init
-
-__all__ = ["TAGS", "all_reduce", "recv", "send", "world_of"]
 
 TAGS = 31  # as many again are for the gradients
 
@@ -73,19 +70,16 @@ def _sent(input, to, tag, back, world):
     return _send(input, to, tag, back, world, is_grad_enabled() and input.requires_grad)
 
 
-def _received(anchor, source, tag, back, world, shape=None, dtype=None):
+def _received(anchor, source, tag, back, world):
     """What comes next, part of the tape if the sender wants its gradient."""
     what, payload = world.transport.take(source, FIRST_TAG + tag, deadline_after(world.timeout))
-    kind, wanted, found, order = json.loads(what)
-    kind, found = devices.element_type(kind), tuple(found)
-    for name, came, wish in (("shape", found, shape), ("elements", kind, dtype)):
-        if wish is not None and wish != came:
-            raise DisagreementError(f"recv: rank {source} sent {name} {came}, but {wish} was asked for")
-    return _recv(anchor if wanted else anchor.detach(), payload, found, kind, tuple(order), source, tag, back, world)
+    dtype, wanted, shape, order = json.loads(what)
+    anchor, lies = anchor if wanted else anchor.detach(), (tuple(shape), devices.element_type(dtype), tuple(order))
+    return _recv(anchor, payload, *lies, source, tag, back, world)
 
 
 # The gradient hangs on `out`, so that a backward through the gradient comes by here once more.
-_send.grads(input=lambda out, to, tag, back, world, input_shape: _received(out, to, back, tag, world, input_shape))
+_send.grads(input=lambda out, to, tag, back, world: _received(out, to, back, tag, world))
 _recv.grads(anchor=lambda g, source, tag, back, world: _sent(g, source, back, tag, world))
 
 
@@ -107,10 +101,9 @@ def send(input, to, tag=0, world=None):
     return _sent(input, to, tag, TAGS + tag, world)
 
 
-def recv(shape, dtype, source, tag=0, world=None, anchor=None, device=None):
+def recv(source, tag=0, world=None, anchor=None, device=None):
     """The Tensor that a rank sent by send.
 
-    shape, dtype    what is expected; None for what comes
     source, tag     the rank that sends, and the tag that it names
     world           a Communicator; default that of parallel.init()
     anchor          a scalar Tensor on which the result is to depend, so that backward() goes on to what sent it
@@ -118,18 +111,15 @@ def recv(shape, dtype, source, tag=0, world=None, anchor=None, device=None):
 
     Grads   sent to `source`, if the Tensor required a gradient there; danchor = 0
     Shapes  out as sent
-    Errors  DisagreementError if something else than expected comes
     """
     world = world_of("recv", world)
     _check("recv", "source", source, tag, world)
-    shape = None if shape is None else shape_of("recv", "shape", (shape,))
-    dtype = None if dtype is None else devices.element_type(dtype)
     if anchor is None:
         anchor = zeros((), device=device or "cpu", requires_grad=is_grad_enabled())
     if tensor_of("recv", "anchor", anchor).shape != () or not devices.is_floating(anchor.dtype):
         raise ShapeError(f"recv: anchor has shape {anchor.shape} of {anchor.dtype}, wanted a floating scalar")
     anchor = anchor if device is None else anchor.to(device)
-    return _received(anchor, source, tag, TAGS + tag, world, shape, dtype)
+    return _received(anchor, source, tag, TAGS + tag, world)
 
 
 def _check(op, name, rank, tag, world):

@@ -2,8 +2,6 @@
 
 import time
 
-__all__ = ["Transport", "deadline_after"]
-
 
 def deadline_after(seconds):
     """The value of time.monotonic() so many seconds from now."""

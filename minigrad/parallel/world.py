@@ -12,8 +12,6 @@ from minigrad_kernels.errors import ShapeError, StateError
 from .communicator import Communicator, current
 from .local import LocalTransport
 
-__all__ = ["init", "ranks_started"]
-
 TIMEOUT = 300.0  # seconds, unless MINIGRAD_TIMEOUT says another
 START = 120.0  # seconds at least in which all ranks have to begin
 
@@ -30,8 +28,8 @@ def init(timeout=None):
     """The world: a Communicator of all ranks that were started together; later calls give the same one.
 
     mpiexec, srun and `minigrad launch` start ranks, which then speak MPI; a program that was started alone is a world
-    of one rank. Ranks on one host share its cores: from then on each uses MINIGRAD_THREADS threads for kernels, else
-    its part of the cores, or those that the launcher bound it to.
+    of one rank. Ranks on one host share its cores: from then on kernels use this rank's part of the cores, or those
+    that the launcher bound it to; minigrad_kernels.toolchain.set_threads says otherwise.
 
     timeout seconds for an operation; default MINIGRAD_TIMEOUT, else 300: in the first steps each rank compiles kernels
     Errors  RuntimeError where MPI is missing or knows another number of ranks; ValueError for variables that make no
@@ -61,19 +59,14 @@ def _mpi(ranks, starter, seconds):
 
     transport = MpiTransport(max(seconds, START))
     if starter and transport.size != ranks:
-        raise StateError(
-            f"init: {starter} started {ranks} ranks, but MPI knows {transport.size}; mpi4py wants the MPI of that "
-            f"{starter}: see `srun --mpi=list`, and install mpi4py for the cluster's own MPI"
-        )
+        told = f"init: {starter} started {ranks} ranks, but MPI knows {transport.size}"
+        raise StateError(f"{told}; install mpi4py for the cluster's own MPI, and see `srun --mpi=list`")
     return transport
 
 
 def _share_cores(ranks):
     """Use this rank's part of the cores of its host."""
-    threads = os.environ.get("MINIGRAD_THREADS")
-    if threads and threads.isdigit() and int(threads):
-        toolchain.set_threads(min(int(threads), toolchain.threads()))
-    elif not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == os.cpu_count():
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) == os.cpu_count():
         toolchain.set_threads(max(1, toolchain.threads() // ranks))
 
 
@@ -114,8 +107,6 @@ def ranks_started(environ=os.environ):
     if all(environ.get(name) for name in SLURM) and int(environ[step]) < SLURM_NO_STEP:
         return int(environ[size]), "srun"
     if environ.get("RANK") and int(environ.get("WORLD_SIZE", 1)) > 1:
-        raise ShapeError(
-            f"init: WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
-            "; take one of these, or unset RANK and WORLD_SIZE"
-        )
+        told = f"WORLD_SIZE is {environ['WORLD_SIZE']}, but ranks are started by mpiexec, srun or `minigrad launch`"
+        raise ShapeError(f"init: {told}; take one of these, or unset RANK and WORLD_SIZE")
     return 1, None

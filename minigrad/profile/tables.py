@@ -98,14 +98,17 @@ KINDS = {"op": OPERATIONS, "layer": (*OPERATIONS, "module"), "kernel": ("kernel"
 
 
 def rows(spans, layers, whole, by):
-    """The Rows of a table: layers in their order, others by their time; shares are of `whole` seconds."""
+    """The Rows of a table: layers in their order, others by their time; shares are of `whole` seconds.
+
+    What no layer asked for, such as losses, stands beside the layers by the name of the operation.
+    """
     layered, found = one_of("table", "by", by, KINDS) == "layer", {}
     if layered:
         found = {name: Row(name, kind) for name, kind in layers.types.items()}
     for span in spans:
         if span.kind not in KINDS[by]:
             continue
-        name = (span.layer or _outside(span)) if layered else span.name
+        name = (span.layer or f"({span.name.removesuffix('.backward')})") if layered else span.name
         row = found.setdefault(name, Row(name))
         row.self += span.own
         row.share = row.self / whole
@@ -124,14 +127,6 @@ def rows(spans, layers, whole, by):
                 row.operations += (span.name,)
     found = [row for row in found.values() if row.calls or row.self]
     return found if layered else sorted(found, key=lambda row: -row.self)
-
-
-def _outside(span):
-    """The row of what no layer asked for: losses and other operations each by their name."""
-    for outer in span.around():
-        if outer.kind in ("forward", "backward", "update"):
-            span = outer
-    return f"({span.name.removesuffix('.backward')})"
 
 
 TEXTS = {

@@ -29,7 +29,7 @@ def checked(op, batches):
     """The batches as they come, each refused if it is none: Shards, or a pair (images, labels) of as many of each."""
     for number, batch in enumerate(batches):
         match batch:
-            case Shards() | (_, range()):  # of the latter the device knows which images they are
+            case Shards():
                 pass
             case (Tensor() as images, Tensor() as labels) if images.ndim and labels.ndim:
                 if len(images) != len(labels) or not len(images):

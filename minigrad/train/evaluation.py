@@ -8,6 +8,7 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import device, ops
 from ..core.check import integer_of
+from ..data.loader import Shards
 from ..nn.module import evaluation
 from .checks import check_model, checked
 from .precision import computing
@@ -83,11 +84,12 @@ def confusion_matrix(targets, predicted, classes):
 
 
 def on_device(batch, model):
-    """A batch where the parameters are."""
+    """A batch, or Shards of one, where the parameters are."""
+    if isinstance(batch, Shards):
+        return batch._replace(parts=[part and on_device(part, model) for part in batch.parts])
     images, labels = batch
     parameter = next(iter(model.parameters()), None)
-    there = parameter is None or isinstance(labels, range)
-    return (images, labels) if there else (images.to(parameter.device), labels.to(parameter.device))
+    return batch if parameter is None else (images.to(parameter.device), labels.to(parameter.device))
 
 
 def right(scores, labels):

@@ -27,7 +27,7 @@ def check_losses(rows, step, history, model, batches=()):
 
 def not_finite(what, history, model, batches=()):
     """The error that says what is not finite, in which epoch, what to do, and what was not finite before."""
-    parts = [part for batch in batches for part in (batch if isinstance(batch, Shards) else [batch]) if part]
+    parts = [part for batch in batches for part in (batch.parts if isinstance(batch, Shards) else [batch]) if part]
     wrong = [f"images[{i}]" for images, _ in parts for i in np.flatnonzero([not _finite(one) for one in images])]
     if wrong:
         advice, before = f"{wrong[0]} has NaN or infinity: mend the data or the transform", ""

@@ -77,8 +77,7 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
 def _train_epoch(trainer, loader, accumulate, begun, tell, stop):
     """Update on every group of batches; False if told to stop. `begun`: the updates before this call of fit."""
     history, before = trainer.history, time.perf_counter()
-    on_gpu = loader.counted() if trainer.graphs and hasattr(loader, "counted") else None  # such as graphs make
-    batches = checked("fit", loader if on_gpu is None else on_gpu)
+    batches = checked("fit", loader)
     while group := list(itertools.islice(batches, accumulate)):
         trainer.update(*group)
         running, now = history.latest, time.perf_counter()

@@ -19,7 +19,6 @@ from ..core.check import flag_of, function_of, number_of
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
-from ..data.loader import Shards
 from ..graph import CaptureError, capture
 from ..optim import Optimizer
 from ..optim.clip import clip_scale
@@ -179,11 +178,9 @@ class Trainer:
     # finite changes no weights, and neither do those after it, which the GPU was told to do before the host knew. Where
     # ranks compare their figures, or a scale of the loss decides whether a schedule goes on, the host waits for each.
 
-    def _captured(self, batches, totals):
+    def _captured(self, batches):
         """What the graph does; gives rows (loss, right answers) and, last, (whether it was left out, 0)."""
         self.optimizer.zero_grad()
-        both = zip(batches, totals, strict=True)
-        batches = [_made(batch) if total is None else Shards(batch, total) for batch, total in both]
         with computing(self.precision):
             found = list(self._passes(batches))
         with no_grad():
@@ -200,8 +197,7 @@ class Trainer:
     def _replayed(self, batches, step):
         """Whether the update before was made, as far as is known."""
         running = self.history.latest
-        plain, totals = zip(*map(self._plain, batches), strict=True)
-        rows, counts = self._graph(plain, totals)
+        rows, counts = self._graph([on_device(batch, self.model) for batch in batches])
         backs = [self.back] if self.schedule is None else [self.back, self.schedule.mark()]
         self._coming.append((step, running.images, counts, backs, self._place.fetched(rows.array)))
         running.pending += sum(self.team.images(batches))
@@ -209,12 +205,6 @@ class Trainer:
         while self._coming and (len(self._coming) > self._ahead or self._coming[0][-1].done):
             went_on = self._arrive()
         return went_on
-
-    def _plain(self, batch):
-        """(tuples of Tensors on the GPU, how many images all ranks have of it where it is cut) of a batch."""
-        if isinstance(batch, Shards):
-            return tuple(part and on_device(part, self.model) for part in batch), batch.total
-        return on_device(batch, self.model), None
 
     def _settle(self):
         """Wait for all figures."""
@@ -250,9 +240,3 @@ class Trainer:
         device.fill(write(self._lost), 0)
         self.optimizer.zero_grad()
         self.optimizer.settle()
-
-
-def _made(batch):
-    """(images, labels), made now where the GPU knows which are next: (what makes them, the range of their numbers)."""
-    source, labels = batch
-    return tuple(map(Tensor, source.following(len(labels)))) if isinstance(labels, range) else batch

@@ -172,7 +172,7 @@ class DataLoader:
     num_workers             threads that make batches ahead; with 0 they are made when they are asked for
     collate_fn              makes a batch of a list of samples; default default_collate
     generator               of the order; default that of minigrad.manual_seed
-    pin_memory, persistent_workers, pin_memory_device, multiprocessing_context, timeout  PyTorch's, without effect
+    pin_memory, persistent_workers  PyTorch's, without effect
     """
 
     def __init__(
@@ -186,14 +186,11 @@ class DataLoader:
         collate_fn=None,
         pin_memory=False,
         drop_last=False,
-        timeout=0,
         worker_init_fn=None,
-        multiprocessing_context=None,
         generator=None,
         *,
         prefetch_factor=2,
         persistent_workers=False,
-        pin_memory_device="",
     ):
         if (sampler is not None or batch_sampler is not None) and shuffle:
             raise ShapeError("DataLoader: a sampler gives the order; wanted shuffle=False with it")

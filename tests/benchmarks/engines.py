@@ -78,7 +78,7 @@ class MinigradRanks(Minigrad):
 
     def told(self, number):
         """The number that rank 0 gives."""
-        return int(self.world.broadcast_bytes(str(number).encode()))
+        return self.world.broadcast_object(number)
 
 
 class Torch(Eager):

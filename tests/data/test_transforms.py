@@ -41,16 +41,15 @@ def test_normalize():
         assert (np.abs(out - (scaled - mean) / std) <= 2 * np.finfo(out.dtype).eps * large).all()
 
 
-@pytest.mark.parametrize("padding, mode", [(0, "edge"), (1, "constant"), (3, "edge")])
-def test_pad_crop(padding, mode):
+@pytest.mark.parametrize("padding", [0, 1, 3])
+def test_pad_crop(padding):
     for images in samples():
-        out, (height, width) = checked(PadCrop(padding, mode), images), images.shape[2:]
+        out, (height, width) = checked(PadCrop(padding), images), images.shape[2:]
         a, b = generator().integers(0, 2 * padding + 1, size=(2, len(images)))
         assert out.dtype == images.dtype
         for n, c, i, j in np.ndindex(*images.shape):
             h, w = i + a[n] - padding, j + b[n] - padding
-            near = images[n, c, min(max(h, 0), height - 1), min(max(w, 0), width - 1)]
-            assert out[n, c, i, j] == (near if mode == "edge" or 0 <= h < height and 0 <= w < width else 0)
+            assert out[n, c, i, j] == (images[n, c, h, w] if 0 <= h < height and 0 <= w < width else 0)
 
 
 def test_flip():

@@ -108,7 +108,7 @@ DATA = Dataset(RNG.integers(0, 256, (23, 3, 6, 5), np.uint8), RNG.integers(0, 4,
 NORMALIZE = Normalize((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
 TRANSFORMS = [  # (the transform, whether it is done where the data lie)
     (NORMALIZE, True),
-    (Compose([PadCrop(1, "edge"), Flip(0.3), NORMALIZE]), True),
+    (Compose([PadCrop(1), Flip(0.3), NORMALIZE]), True),
     (Compose([Flip(), PadCrop(1)]), False),  # in another order
     (Compose([lambda images, generator: images[:, ::-1].copy()]), False),  # one's own
 ]

@@ -59,7 +59,7 @@ def misfits(array, declared):
 
 
 # More images than indices name, rows than are summed, and rows than places name, are right.
-FREE = {("gather_normalize", "images"), ("pad_crop_normalize", "images"), ("add_rows", "out")}
+FREE = {("pad_crop_normalize", "images"), ("add_rows", "out")}
 FREE |= {("column_sums", "x"), ("batch_statistics", "x")}
 
 

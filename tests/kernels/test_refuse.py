@@ -57,7 +57,7 @@ def total(space):
 
 def cut(padding):
     images, out = image(3, 2, 4, 4, dtype=np.uint8), image(2, 2, 4, 4)
-    given = np.array((0, 1)), np.full((2, 2), 0), np.zeros(2, bool), padding, False
+    given = np.array((0, 1)), np.full((2, 2), 0), np.zeros(2, int), padding
     return lambda: augment.pad_crop_normalize(images, *given, FOUR[:2], FOUR[:2], out)
 
 

@@ -165,7 +165,7 @@ def test_ranks_that_differ_after_steps_they_know_hear_of_it_later(machine):
 
 def test_two_ranks_on_one_gpu_are_refused_where_nccl_does_not_take_them(machine, monkeypatch):
     run = lambda world: world.all_reduce(device.move(np.ones(10), "cuda:2"), label="w")
-    message = r"label=w\): ranks 0 and 1 are both on GPU .*0000:02:00.0.* or take backend='host'"
+    message = r"label=w\): the ranks are on GPUs .*0000:02:00.0.*0000:02:00.0.*; wanted one GPU a rank"
     for version, enabled, refused in ((23000, "", True), (23000, "1", False), (22999, "1", True)):
         state(machine).version = version
         monkeypatch.setenv("NCCL_MULTI_RANK_GPU_ENABLE", enabled)
@@ -182,7 +182,7 @@ def test_nccl_that_is_missing_or_fails(machine, monkeypatch, native):
         world.all_reduce(x)
     world = Communicator(LocalTransport())
     monkeypatch.setattr(nccl.nccl, "available", False)
-    with pytest.raises(RuntimeError, match="not installed; pip install nvidia-nccl-cu13, or take backend='host'"):
+    with pytest.raises(RuntimeError, match="not installed; pip install nvidia-nccl-cu13, or say world.backend"):
         world.all_reduce(x)
     by_host = Communicator(LocalTransport(), backend="host")
     assert device.host(by_host.all_reduce(x)).tolist() == [1, 1, 1]

@@ -127,13 +127,13 @@ REFUSED = [
     (StateError, "add the group before", lambda w: sharded(parallel(w)).add_param_group({"params": []})),
     (StateError, "changed", changed_after_forward),
     # SyncBatchNorm
-    (StateError, "wants all .* runs 2 one after another; use as many ranks as shards", lambda w: normed(w, 4)),
+    (StateError, "wants as many ranks as shards; this rank has 2 shards", lambda w: normed(w, 4)),
     (StateError, "a batch of 1 leaves some of 2 shards empty", lambda w: normed(w, 2)),
     # Pipeline
     (KindError, "Pipeline: model is a Linear, wan", lambda w: Pipeline(nn.Linear(2, 2), w)),
     (ShapeError, "stages is 2, wanted at most one for each of the 1 layers", lambda w: Pipeline(model()[:1], w)),
     (ShapeError, "balance is 0, wanted at least 1", lambda w: piped(w, balance=[0, 3])),
-    (StateError, "layers 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 2), w)),
+    (StateError, "stages 0 and 1 share a Tensor", lambda w: Pipeline(nn.Sequential(*[nn.Linear(2, 2)] * 2), w)),
     (DisagreementError, "microbatches is 1 on rank 0, but", lambda w: piped(w, microbatches=w.rank + 1)),
     (ShapeError, "missing 0.weight.* none", lambda w: piped(w).load_state_dict({})),
     (ShapeError, "unexpected other", lambda w: piped(w).load_state_dict({**model().state_dict(), "other": tensor(1)})),

@@ -30,7 +30,7 @@ def test_shards_cover_every_batch_once():
             assert max(map(len, rows)) - min(map(len, rows)) <= 1
     parts = ShardSampler(8, 1, 2).cut(Tensor(np.arange(5.0)), Tensor(np.arange(5)))
     assert isinstance(parts, Shards) and parts.total == 5
-    assert [part and [t.tolist() for t in part] for part in parts] == [[[2], [2]], None, [[3], [3]], [[4], [4]]]
+    assert [part and [t.tolist() for t in part] for part in parts.parts] == [[[2], [2]], None, [[3], [3]], [[4], [4]]]
 
 
 # ---- Loader ----------------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ def loader(sampler=None, prefetch=0, **options):
 def contents(batches):
     """Shards as bytes, so that they can be compared."""
     plain = lambda part: part and tuple(t.numpy().tobytes() for t in part)
-    return [[plain(part) for part in batch] for batch in batches]
+    return [[plain(part) for part in batch.parts] for batch in batches]
 
 
 def test_ranks_together_get_what_one_rank_gets_also_resumed_in_an_epoch():
@@ -65,10 +65,10 @@ def test_ranks_together_get_what_one_rank_gets_also_resumed_in_an_epoch():
 
 def test_the_order_is_that_without_shards_and_each_shard_has_augmentation_of_its_own():
     plain, one, many = list(loader()), list(loader(ShardSampler(1))), list(loader(ShardSampler(4)))
-    assert contents([[pair] for pair in plain]) == contents(one)
+    assert contents([Shards([pair], 0) for pair in plain]) == contents(one)
     for (x, y), shards in zip(plain, many, strict=True):
-        assert np.concatenate([labels.numpy() for _, labels in shards]).tobytes() == y.numpy().tobytes()
-        assert np.concatenate([part.numpy() for part, _ in shards]).tobytes() != x.numpy().tobytes()
+        assert np.concatenate([labels.numpy() for _, labels in shards.parts]).tobytes() == y.numpy().tobytes()
+        assert np.concatenate([part.numpy() for part, _ in shards.parts]).tobytes() != x.numpy().tobytes()
 
 
 # ---- random numbers --------------------------------------------------------------------------------------------------

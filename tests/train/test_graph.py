@@ -73,9 +73,9 @@ def test_updates_by_graphs_train_as_eager_ones(machine):
     *replayed, watch = trained(machine, False, epochs=4, test=make())
     assert eager == replayed and eager[2] == 12 and "test_loss" in eager[0][0]
     assert watch.running == watched.running and watch.running[1] == 0
-    # Two runs and a capture of each size of batch; then Python starts nothing, the batch is made by the graph, too.
+    # Two runs and a capture of each size of batch; then Python starts one kernel, which makes the batch.
     fewer = [count for count, many in zip(watch.counts, watched.counts, strict=True) if count < many]
-    assert fewer == [0] * 6 and machine.graph_launches
+    assert fewer == [1] * 6 and machine.graph_launches
 
 
 def test_graphs_go_with_the_training(machine):
