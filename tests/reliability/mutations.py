@@ -15,7 +15,6 @@ changes are noticed, of those that equivalent.json does not explain, or where it
 import argparse
 import json
 import os
-import random
 import resource
 import shutil
 import signal
@@ -25,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "kernels")]
@@ -135,7 +135,11 @@ def measured(folder, paths):
 
 
 def drawn(tree, every, patterns):
-    """One of so many changes of the files of these patterns, always the same ones, and how many there are."""
+    """One of so many changes of the files of these patterns, and how many there are.
+
+    A change is drawn by its own text: those of other places stay drawn when the code changes.
+    """
+    chosen = lambda mutant: int(sha256(f"{SEED} {mutant.key}".encode()).hexdigest(), 16) % every == 0
     found = []
     for part in PARTS:
         for file in sorted((tree / part).rglob("*.py")):
@@ -144,8 +148,7 @@ def drawn(tree, every, patterns):
             if of_host and any(fnmatch(name, pattern) for pattern in patterns):
                 changes = mutants(name, file.read_bytes())  # numbers beside kernels tune them
                 found += [m for m in changes if m.scope or not name.startswith(KERNELS)]
-    random.Random(SEED).shuffle(found)
-    return [m for m in found[: len(found) // every] if is_program(m, tree)], len(found)
+    return [m for m in found if chosen(m) and is_program(m, tree)], len(found)
 
 
 def is_program(mutant, tree):
