@@ -14,7 +14,6 @@ from .. import checkpoint, cuda, device, nn, parallel
 from ..amp import GradScaler
 from ..core.errors import MinigradError, StateError
 from ..device import manual_seed
-from ..draw import save_learning_curve
 from ..train import Callback, Histograms, History, Interruption, Progress, fit
 from ..train.finite import NotFinite
 from ..train.team import module_of
@@ -93,7 +92,6 @@ def _train(options, world, folder, settings, number, said):
     result = {name: history[-1][name] for name in ("epoch", "step", "test_loss", "test_accuracy")}
     result["weights"] = checkpoint.weights_hash(training.model)
     if world.rank == 0:
-        save_learning_curve(history, run.folder / "learning-curve.png")
         run.write(RESULT, result)
         if options.report:
             print(write_report(run, training.settings))

@@ -8,9 +8,9 @@ from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.check import one_of
 from ..units import SIZES
-from .style import COLORS, HATCH, HATCHES, array_of, axes_of, color_bar, figure_of, labels_of, laid_out, plain
+from .style import COLORS, HATCH, HATCHES, array_of, axes_of, color_bar, labels_of, laid_out, plain
 
-__all__ = ["confusion_matrix", "histograms", "learning_curve", "memory", "save_learning_curve", "timeline"]
+__all__ = ["confusion_matrix", "histograms", "learning_curve", "memory", "timeline"]
 
 LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 QUANTITIES = ("weights", "gradients")
@@ -47,14 +47,6 @@ def learning_curve(history, axes=None, quantity="loss"):
     # Above the frame, where no curve can pass.
     axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False)
     return axes
-
-
-def save_learning_curve(history, file):
-    """Write loss and accuracy, side by side, as a PNG picture to a path or a binary file."""
-    figure = figure_of(10, 4)
-    for axes, quantity in zip(figure.subplots(1, 2), LABELS, strict=True):
-        learning_curve(history, axes, quantity)
-    figure.savefig(file, format="png", dpi=120)
 
 
 def confusion_matrix(matrix, axes=None, labels=None):

@@ -18,23 +18,17 @@ HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
 HATCH = "#FFFFFF73"  # the colour of hatches
 
 
-def figure_of(width, height):
-    """A figure of its own, so that pyplot and the user's choice of backend are not touched."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def axes_of(op, axes, width, height):
-    """The Axes to draw into: those given, or those of a new figure of so many inches."""
+    """The Axes to draw into: those given, or those of a new figure of so many inches.
+
+    The figure is none of pyplot's, so that pyplot and the user's choice of backend are not touched.
+    """
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     if axes is not None and not isinstance(axes, Axes):
         raise KindError(f"{op}: axes is a {type(axes).__name__}, wanted one matplotlib Axes or None")
-    return figure_of(width, height).add_subplot() if axes is None else axes
+    return Figure(figsize=(width, height), layout="constrained").add_subplot() if axes is None else axes
 
 
 def laid_out(axes):
