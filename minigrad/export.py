@@ -315,31 +315,16 @@ def _max_pool2d(graph, out, input, windows, shape):
 
 @rule(pool.average_over)
 def _average_over(graph, out, input, rows, columns):
-    """A pool where windows are alike and touch no padding; else the products with the matrix of each table.
+    """The products with a matrix for each axis, which suit windows of all kinds.
 
     A table has begin, end and divisor of each window along an axis.
     """
-    height, width = input.shape[2:]
-    steps = [_regular(rows, height), _regular(columns, width)]
-    if None not in steps:
-        kernel, stride = zip(*steps, strict=True)
-        return graph.node("AveragePool", input, kernel_shape=kernel, strides=stride)
-    above, beside = _matrix(rows, height, out.dtype), _matrix(columns, width, out.dtype)
+    matrices = []
+    for table, size in zip((rows, columns), input.shape[2:], strict=True):
+        inside = (np.arange(size) >= table[:, :1]) & (np.arange(size) < table[:, 1:2])
+        matrices.append((inside / table[:, 2:]).astype(out.dtype))
+    above, beside = matrices
     return graph.node("MatMul", graph.node("MatMul", above, input), beside.T)
-
-
-def _regular(table, size):
-    """(kernel, stride) of windows that are alike and touch no padding; else None."""
-    kernel, stride = int(table[0, 2]), int(table[1, 0]) if len(table) > 1 else size
-    steps = np.arange(len(table))[:, None] * stride
-    alike = np.array_equal(table, np.hstack([steps, steps + kernel, 0 * steps + kernel]))
-    return (kernel, stride) if alike and stride > 0 and (size - kernel) // stride + 1 == len(table) else None
-
-
-def _matrix(table, size, dtype):
-    """The matrix that takes the average over each window along an axis."""
-    inside = (np.arange(size) >= table[:, :1]) & (np.arange(size) < table[:, 1:2])
-    return (inside / table[:, 2:]).astype(dtype)
 
 
 @rule(normalization.sample_norm_op)
