@@ -86,17 +86,17 @@ def histograms(records, axes=None, quantity="weights"):
 
     records     of one parameter, as train.Histograms has them: (epoch, edges, counts of weights, counts of gradients)
                 for each epoch. edges is the pair of those for weights and for gradients; counts[i] elements lie
-                between edges[i] and edges[i + 1]; counts are None where there were none
+                between edges[i] and edges[i + 1]; counts are None where there were none. All epochs have the same edges
     quantity    "weights" or "gradients"
     Units   the height of a ridge is the share of the elements, on one scale for all; of more than 10 epochs, 10 evenly
-            spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
+            spaced ones are drawn. All bins are drawn with one width, so the axis is as the edges are, logarithmic say
     Errors  ValueError for no records or another quantity
     """
     op = "histograms"
     place, rows = QUANTITIES.index(one_of(op, "quantity", quantity, QUANTITIES)), []
     for epoch, edges, *counts in records:
         if counts[place] is not None:
-            rows.append((epoch, np.asarray(edges[place]), np.asarray(counts[place]) / (np.sum(counts[place]) or 1)))
+            rows.append((epoch, edges[place], np.asarray(counts[place]) / (np.sum(counts[place]) or 1)))
     if not rows:
         raise ShapeError(f"{op}: records has no epoch with {quantity}")
     rows = [rows[round(i)] for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))]
@@ -104,33 +104,20 @@ def histograms(records, axes=None, quantity="weights"):
     from matplotlib.patches import StepPatch
 
     axes = axes_of(op, axes, 6, 1.5 + 0.3 * len(rows))
-    tallest = max(shares.max() for _, _, shares in rows) or 1
-    for i, (_, edges, shares) in enumerate(rows):
+    tallest, bins = max(shares.max() for _, _, shares in rows) or 1, len(rows[0][2])
+    for i, (_, _, shares) in enumerate(rows):
         # The newest epoch is at the bottom and in front, so that no ridge hides one that is drawn later.
         base = len(rows) - 1 - i
         curve = base + 1.6 * shares / tallest
         style = {"facecolor": to_rgba(COLORS[5], 0.75), "edgecolor": COLORS[0], "linewidth": 0.9}
         # Not axes.stairs, which takes longer to find out the limits, set below, than all the rest does.
-        axes.add_artist(StepPatch(curve, edges, baseline=base, fill=True, zorder=2 + 0.01 * i, **style))
-    _scale(axes, rows)
+        axes.add_artist(StepPatch(curve, np.arange(bins + 1), baseline=base, fill=True, zorder=2 + 0.01 * i, **style))
+    ticks = np.linspace(0, bins, 7)
+    axes.set_xticks(ticks, [f"{edge:.2g}" for edge in np.interp(ticks, np.arange(bins + 1), rows[0][1])])
     axes.set_yticks(range(len(rows)), [f"{epoch}" for epoch, _, _ in reversed(rows)])
-    axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", ylim=(-0.2, len(rows) + 0.8))
+    axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", xlim=(0, bins), ylim=(-0.2, len(rows) + 0.8))
     axes.grid(axis="x", alpha=0.3)
     return axes
-
-
-def _scale(axes, rows):
-    """The axis of values: linear where the bins are, else logarithmic on both sides of 0."""
-    edges, widths = rows[0][1], np.diff(rows[0][1])
-    low, high = min(row[1][0] for row in rows), max(row[1][-1] for row in rows)
-    if widths.max() > 1.01 * widths.min():
-        smallest = np.abs(edges[edges != 0]).min()
-        first, last = math.floor(math.log10(smallest)) + 2, math.ceil(math.log10(max(-low, high))) - 1
-        ticks = 10.0 ** np.arange(last, first - 1, -max(1, (last - first + 4) // 4))  # the smallest would touch 0
-        axes.set_xscale("symlog", linthresh=smallest, linscale=0.5)
-        axes.set_xticks([*-ticks, 0.0, *ticks])
-        axes.xaxis.minorticks_off()
-    axes.set_xlim(low, high)
 
 
 # ---- time and memory -------------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ def filters(weight, axes=None):
     if channels == 1:
         axes.set_xlabel(f"{count} filters")
     else:
-        across, down = (f" (first {MOST} of {n})" if n > MOST else "" for n in (channels, count))
-        _number(axes, columns, rows, "in-channel c" + across, "out-channel o" + down)
+        across, down = f"in-channel c, 0 to {columns - 1} of {channels}", f"out-channel o, 0 to {rows - 1} of {count}"
+        axes.set(xlabel=across, ylabel=down)
     return axes
 
 
@@ -130,15 +130,6 @@ def _grid(op, axes, pictures, columns, rows, quantity=None, captions=((), 0, 0),
     if quantity:
         color_bar(shown, quantity)
     return axes
-
-
-def _number(axes, columns, rows, across, down):
-    """Number the columns and rows of a grid, about ten of each."""
-    for axis, count, label in ((axes.xaxis, columns, across), (axes.yaxis, rows, down)):
-        places = range(0, count, max(1, math.ceil(count / 12)))
-        axis.set_ticks([place + 0.5 / (1 + GAP) for place in places], [str(place) for place in places])
-        axis.set_label_text(label)
-    axes.tick_params(length=0)
 
 
 def _shape_of_grid(count):

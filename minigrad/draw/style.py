@@ -53,7 +53,7 @@ def array_of(op, name, value, shape, dtype=np.float64):
     """
     value = value.array if isinstance(value, Tensor) else value
     array = np.asarray(device.host(value) if device.is_array(value) else value)
-    wanted = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    wanted = str(shape).replace("'", "")
     if array.dtype.kind not in "fiub":
         raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted an array of real numbers {wanted}")
     lengths = [want if isinstance(want, int) else length for want, length in zip(shape, array.shape, strict=False)]
