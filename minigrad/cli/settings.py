@@ -54,28 +54,26 @@ positive = number(float, 1e-300, "a number above 0")
 not_negative = number(float, 0, "a number of at least 0")
 
 
-def existing(text):
-    """A folder that is there, whichever folder is the current one later."""
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return str(Path(text).resolve())
+def path(wanted, known=(), function=False):
+    """A converter of text to a known name, or to the whole path of what is there, whichever folder is current later.
+
+    function    whether :NAME follows the path of a file
+    """
+
+    def convert(text):
+        file = text.rpartition(":")[0] if function else text
+        if text in known:
+            return text
+        if file and Path(file).exists():
+            return str(Path(file).resolve()) + text[len(file) :]
+        raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
+
+    return convert
 
 
-def _named(text, file, known, wanted):
-    """A name that is known, or the whole path of what is there; file: the part of the text that is one."""
-    if text in known:
-        return text
-    if not file or not Path(file).exists():
-        raise argparse.ArgumentTypeError(f"got {text}, want one of {', '.join(known)}, or {wanted}")
-    return str(Path(file).resolve()) + text[len(file) :]
-
-
-def data_named(text):
-    return _named(text, text, BY_DATA, "a folder with a subfolder of pictures for each class")
-
-
-def model_named(text):
-    return _named(text, text.rpartition(":")[0], models.MODELS, "FILE.py:FUNCTION")
+NETWORKS = f"one of {', '.join(models.MODELS)}, or FILE.py:FUNCTION"
+DATA = f"one of {', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class"
+model_named = path(NETWORKS, models.MODELS, function=True)
 
 
 def _setting(help, default=MISSING, **how):
@@ -87,13 +85,9 @@ def _setting(help, default=MISSING, **how):
 class Settings:
     """All that decides the result of a run, and where its data are."""
 
-    data: str = _setting(
-        f"{', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class; default mnist if on disk, else digits",
-        type=data_named,
-        metavar="NAME",
-    )
-    data_dir: str | None = _setting("the folder with the files of the data set", None, type=existing, metavar="FOLDER")
-    model: str = _setting(f"{', '.join(models.MODELS)}, or FILE.py:FUNCTION", type=model_named, metavar="NAME")
+    data: str = _setting(f"{DATA}; default mnist if on disk, else digits", type=path(DATA, BY_DATA), metavar="NAME")
+    data_dir: str | None = _setting("the folder with the files", None, type=path("a folder"), metavar="FOLDER")
+    model: str = _setting(NETWORKS, type=model_named, metavar="NAME")
     size: int | None = _setting("height and width of the pictures of a folder; default 32", None, type=count)
     epochs: int = _setting("passes over the training images", type=count)
     batch_size: int = _setting("images in a batch", type=count)
@@ -112,7 +106,6 @@ class Settings:
     seed: int = _setting("of weights, order, dropout and augmentation", 0, type=natural)
     shards: int = _setting("parts of a batch, which ranks share; the result depends on it", 1, type=count)
     zero: bool = _setting("divide the state of the optimiser among the ranks", False)
-    sync_batch_norm: bool = _setting("statistics of batch norm over all ranks", False)
 
     shape: tuple = ()  # of an image, (C, H, W); this and the rest are the data's
     classes: tuple = ()
@@ -120,8 +113,6 @@ class Settings:
     std: tuple = ()
 
     def __post_init__(self):
-        for name in ("shape", "classes", "mean", "std"):  # from a file, they are lists
-            setattr(self, name, tuple(getattr(self, name)))
         if self.split != "random" and self.data != "digits":
             raise UsageError(f"--split {self.split} wants --data digits: only there the writers are known")
         if self.size and self.data in BY_DATA:

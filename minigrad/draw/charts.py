@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from ..core.check import one_of
 from ..units import SIZES
@@ -23,16 +23,14 @@ def learning_curve(history, axes=None, quantity="loss"):
 
     axes        matplotlib Axes to draw into; a new figure without a window where None
     quantity    "loss" or "accuracy"
-    Errors  ValueError for another quantity or an empty history, TypeError for what is no History
+    Errors  ValueError for another quantity or an empty history
     """
     one_of("learning_curve", "quantity", quantity, LABELS)
-    if not hasattr(history, "columns"):
-        raise KindError(f"learning_curve: history is a {type(history).__name__}, want a train.History")
     if not len(history):
         raise ShapeError("learning_curve: history has no epochs")
     from matplotlib.ticker import MaxNLocator
 
-    axes = axes_of("learning_curve", axes, 6, 4)
+    axes = axes_of(axes, 6, 4)
     scale = 100 if quantity == "accuracy" else 1
     for name, key, style, color in (("train", quantity, "-", COLORS[0]), ("test", f"test_{quantity}", "--", COLORS[1])):
         values = [math.nan if value is None else scale * value for value in history[key]]
@@ -62,7 +60,7 @@ def confusion_matrix(matrix, axes=None, labels=None):
     if matrix.shape[1] != count:
         raise ShapeError(f"{op}: matrix has shape {matrix.shape}, wanted as many columns as rows")
     shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1e-30)
-    axes = axes_of(op, axes, 6.4, 5.4)
+    axes = axes_of(axes, 6.4, 5.4)
     color_bar(axes.imshow(shares, cmap="Blues", vmin=0, vmax=100), "share of the true class (%)")
     ticks = range(0, count, max(1, -(-count // 20)))
     axes.set(xlabel="predicted class", ylabel="true class")
@@ -103,7 +101,7 @@ def histograms(records, axes=None, quantity="weights"):
     from matplotlib.colors import to_rgba
     from matplotlib.patches import StepPatch
 
-    axes = axes_of(op, axes, 6, 1.5 + 0.3 * len(rows))
+    axes = axes_of(axes, 6, 1.5 + 0.3 * len(rows))
     tallest, bins = max(shares.max() for _, _, shares in rows) or 1, len(rows[0][2])
     for i, (_, _, shares) in enumerate(rows):
         # The newest epoch is at the bottom and in front, so that no ridge hides one that is drawn later.
@@ -141,7 +139,7 @@ def timeline(spans, axes=None):
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
     shown = [name for name in seconds if name in most]  # in the order in which they come first
     start, last = min(begin for *_, begin, _ in spans), max(end for *_, end in spans)
-    axes = axes_of("timeline", axes, 11, 1.6 + 0.4 * len(lanes))
+    axes = axes_of(axes, 11, 1.6 + 0.4 * len(lanes))
     for i, name in enumerate([*shown, None]):
         found = [span for span in spans if (span[1] == name if name in most else span[1] not in most)]
         style = {"color": "#BBBBBB"} if name is None else {"color": COLORS[i], "hatch": HATCHES[i]}
@@ -175,7 +173,7 @@ def memory(samples, axes=None):
     sizes = np.array([[found.get(name, 0) for _, found in samples] for name in names])
     unit, symbol = next((unit for unit in SIZES if sizes.sum(0).max() >= unit[0]), SIZES[-1])
     total = sizes.sum(0) / unit
-    axes = axes_of("memory", axes, 7.5, 4)
+    axes = axes_of(axes, 7.5, 4)
     style = {"labels": map(plain, names), "colors": COLORS, "hatch": HATCHES, "edgecolor": HATCH, "linewidth": 0}
     axes.stackplot(times, sizes / unit, step="post", **style)
     axes.step(times, total, where="post", color="black", linewidth=1)

@@ -18,16 +18,13 @@ HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
 HATCH = "#FFFFFF73"  # the colour of hatches
 
 
-def axes_of(op, axes, width, height):
+def axes_of(axes, width, height):
     """The Axes to draw into: those given, or those of a new figure of so many inches.
 
     The figure is none of pyplot's, so that pyplot and the user's choice of backend are not touched.
     """
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    if axes is not None and not isinstance(axes, Axes):
-        raise KindError(f"{op}: axes is a {type(axes).__name__}, wanted one matplotlib Axes or None")
     return Figure(figsize=(width, height), layout="constrained").add_subplot() if axes is None else axes
 
 
@@ -78,12 +75,9 @@ def plain(text):
 
 
 def save(axes, path):
-    """Write the figure of some Axes to a file, as SVG or PNG by the ending of its name; returns the path.
+    """Write the figure of some Axes to a file: PNG, SVG or PDF, by the ending of its name; returns the path.
 
-    Errors  ValueError for another ending
+    Errors  ValueError for an ending that matplotlib does not know
     """
-    path = Path(path)
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise ShapeError(f"save: {path.name} ends in {path.suffix or 'nothing'!r}, wanted .png or .svg")
-    axes.figure.canvas.figure.savefig(path, format=path.suffix[1:].lower(), dpi=120, bbox_inches="tight")
-    return path
+    axes.figure.canvas.figure.savefig(path, dpi=120, bbox_inches="tight")
+    return Path(path)
