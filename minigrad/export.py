@@ -98,7 +98,7 @@ class Graph(Interceptor):
 
     def __init__(self, model):
         self.nodes, self.places, self.constants = [], [], {}
-        self.names, self.known = {}, {}
+        self.names = {}
         self.layers = {module: name for name, module in model.named_modules()}
         owned = [*model.named_parameters(), *model.named_buffers()]
         self.owned = {id(tensor.array): f"{name}_" if name in ENDS else name for name, tensor in reversed(owned)}
@@ -123,10 +123,8 @@ class Graph(Interceptor):
         owned, array = self.owned.get(id(array)), device.host(array)
         if dtype is not None and dtype != array.dtype:
             owned, array = None, array.astype(dtype)
-        array = np.ascontiguousarray(array).reshape(array.shape)
-        key = owned or (array.dtype, array.shape, array.tobytes())
-        name = self.known.setdefault(key, owned or f"constant_{len(self.known)}")
-        self.constants[name] = array
+        name = owned or f"constant_{len(self.constants)}"
+        self.constants[name] = np.ascontiguousarray(array).reshape(array.shape)
         return name
 
     def called(self, tensor, name):

@@ -56,7 +56,7 @@ def confusion_matrix(matrix, axes=None, labels=None):
     """
     op = "confusion_matrix"
     matrix = array_of(op, "matrix", matrix, ("classes", "classes"))
-    count, labels = len(matrix), labels_of(op, labels, len(matrix))
+    count, labels = len(matrix), labels_of(labels, len(matrix))
     if matrix.shape[1] != count:
         raise ShapeError(f"{op}: matrix has shape {matrix.shape}, wanted as many columns as rows")
     shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1e-30)

@@ -72,7 +72,7 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     images = array_of(op, "images", images, ("N", "C", "H", "W"), dtype=None)  # perhaps many
     probabilities = array_of(op, "probabilities", probabilities, (len(images), "classes"))
     targets = array_of(op, "targets", targets, (len(images),), dtype=None)
-    labels = labels_of(op, labels, probabilities.shape[1])
+    labels = labels_of(labels, probabilities.shape[1])
     predicted, own = probabilities.argmax(1), probabilities[np.arange(len(images)), targets]
     wrong = np.flatnonzero(predicted != targets)
     shown = wrong[np.argsort(own[wrong], kind="stable")][:count]

@@ -61,12 +61,9 @@ def array_of(op, name, value, shape, dtype=np.float64):
     return array if dtype is None else array.astype(dtype)
 
 
-def labels_of(op, labels, count):
+def labels_of(labels, count):
     """The names of so many classes: as given, else their numbers."""
-    labels = range(count) if labels is None else list(labels)
-    if len(labels) != count:
-        raise ShapeError(f"{op}: {len(labels)} labels for {count} classes")
-    return [plain(label) for label in labels]
+    return [plain(label) for label in (range(count) if labels is None else labels)]
 
 
 def plain(text):
