@@ -137,17 +137,15 @@ def timeline(spans, axes=None):
     for _, name, begin, end in spans:
         seconds[name] = seconds.get(name, 0) + end - begin
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
-    shown = [name for name in seconds if name in most]  # in the order in which they come first
+    groups, looks = {}, [*zip(COLORS, HATCHES, strict=False)][: len(most)] + [("#BBBBBB", "")]
+    for span in sorted(spans, key=lambda span: span[1] not in most):  # the others last
+        groups.setdefault(plain(span[1]) if span[1] in most else "other", []).append(span)
     start, last = min(begin for *_, begin, _ in spans), max(end for *_, end in spans)
     axes = axes_of(axes, 11, 1.6 + 0.4 * len(lanes))
-    for i, name in enumerate([*shown, None]):
-        found = [span for span in spans if (span[1] == name if name in most else span[1] not in most)]
-        style = {"color": "#BBBBBB"} if name is None else {"color": COLORS[i], "hatch": HATCHES[i]}
-        begins, lengths = [begin - start for *_, begin, _ in found], [end - begin for *_, begin, end in found]
-        if found:
-            label = "other" if name is None else plain(name)
-            rows = [lanes.index(lane) for lane, *_ in found]
-            axes.barh(rows, lengths, left=begins, edgecolor=HATCH, linewidth=0.5, label=label, **style)
+    for (name, found), (color, hatch) in zip(groups.items(), looks, strict=False):
+        rows, begins = [lanes.index(lane) for lane, *_ in found], [begin - start for *_, begin, _ in found]
+        style = {"color": color, "hatch": hatch, "edgecolor": HATCH, "linewidth": 0.5, "label": name}
+        axes.barh(rows, [end - begin for *_, begin, end in found], left=begins, **style)
     axes.set_yticks(range(len(lanes)), map(plain, lanes))
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
     axes.set(xlabel="time", xlim=(0, last - start or 1), ylim=(len(lanes) - 0.4, -0.6))
