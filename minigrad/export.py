@@ -11,12 +11,13 @@ adds nodes and returns the name of the last one's output.
 Source  ONNX, "Operator Schemas", version 17
 """
 
+import contextlib
 import itertools
 import math
-import sys
-import traceback
 
 import numpy as np
+
+from minigrad_kernels.toolchain.watch import watching
 
 from . import device
 from .anomaly import origin
@@ -24,7 +25,7 @@ from .core.check import shape_of
 from .core.errors import KindError, MinigradError, ShapeError, StateError
 from .core.interceptors import Interceptor, proceed
 from .core.tensor import Tensor
-from .nn.module import Module, evaluation
+from .nn.module import evaluation
 from .ops import conv, conversions, normalization, pool, reduce
 from .ops.autocast import autocast
 from .ops.elementwise import activations, arithmetic, choices
@@ -127,6 +128,13 @@ class Graph(Interceptor):
         self.constants[name] = np.ascontiguousarray(array).reshape(array.shape)
         return name
 
+    @contextlib.contextmanager
+    def watch(self, kind, subject):
+        """Note which Module of the network is being called."""
+        outer, self.layer = self.layer, self.layers.get(subject, self.layer) if kind == "module" else self.layer
+        yield
+        self.layer = outer
+
     def called(self, tensor, name):
         """State that a Tensor came from the input."""
         self.names[id(tensor.array)] = name, tensor.array
@@ -137,7 +145,6 @@ class Graph(Interceptor):
         given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
         if not any(isinstance(one, Tensor) and id(one.array) in self.names for one in given):
             return result
-        self.layer = _layer(self.layers)
         self.place = f"{primitive.name} in layer {self.layer or 'the model'} ({origin()})"
         if primitive not in RULES:
             raise ExportError(f"export_onnx: {self.place} has no rule, so it cannot be written as ONNX")
@@ -149,14 +156,6 @@ class Graph(Interceptor):
         return result
 
 
-def _layer(names):
-    """The path of the innermost Module of the network that is being called."""
-    for frame, _ in traceback.walk_stack(sys._getframe(2)):
-        if frame.f_code is Module._called.__code__ and (module := frame.f_locals["self"]) in names:
-            return names[module]
-    return ""
-
-
 def _written(model, shape, dtype):
     """The Graph of a run on an input of this shape; nothing of the model changes."""
     random = np.random.default_rng(shape[0])
@@ -165,11 +164,11 @@ def _written(model, shape, dtype):
     graph = Graph(model)
     graph.input = Tensor(device.move(device.cast(drawn, dtype), "cpu" if like is None else like.device))
     graph.called(graph.input, "input")
-    with evaluation(model), autocast("bfloat16", enabled=False), graph:
+    with evaluation(model), autocast("bfloat16", enabled=False), watching(graph.watch), graph:
         graph.output = model(graph.input)
     if not isinstance(graph.output, Tensor):
         raise KindError(f"export_onnx: the model returned a {type(graph.output).__name__}, wanted a Tensor")
-    graph.layer, graph.place = "", "the output of the model"
+    graph.place = "the output of the model"
     graph.node("Identity", graph.output)
     graph.nodes[-1].output[0] = "output"
     return graph
