@@ -68,9 +68,7 @@ def confusion_matrix(matrix, axes=None, labels=None):
     long = 8 * sum(len(labels[i]) + 1 for i in ticks) > width
     axes.set_xticks(ticks, [labels[i] for i in ticks], rotation=45 if long else 0, ha="right" if long else "center")
     axes.set_yticks(ticks, [labels[i] for i in ticks])
-    texts = {
-        (i, j): f"{matrix[i, j]:.3g}" if matrix[i, j] % 1 else f"{matrix[i, j]:.0f}" for i, j in np.argwhere(matrix)
-    }
+    texts = {(i, j): f"{matrix[i, j]:g}" for i, j in np.argwhere(matrix)}
     cell = min(width, height) / count  # points
     size = min(10, 0.5 * cell, 1.35 * cell / max(map(len, texts.values()), default=1))
     for (i, j), text in texts.items() if size >= 4 else ():  # where it can be read
