@@ -11,12 +11,13 @@ adds nodes and returns the name of the last one's output.
 Source  ONNX, "Operator Schemas", version 17
 """
 
+import contextlib
 import itertools
 import math
-import sys
-import traceback
 
 import numpy as np
+
+from minigrad_kernels.toolchain.watch import watching
 
 from . import device
 from .anomaly import origin
@@ -24,7 +25,7 @@ from .core.check import shape_of
 from .core.errors import KindError, MinigradError, ShapeError, StateError
 from .core.interceptors import Interceptor, proceed
 from .core.tensor import Tensor
-from .nn.module import Module, evaluation
+from .nn.module import evaluation
 from .ops import conv, conversions, normalization, pool, reduce
 from .ops.autocast import autocast
 from .ops.elementwise import activations, arithmetic, choices
@@ -98,7 +99,7 @@ class Graph(Interceptor):
 
     def __init__(self, model):
         self.nodes, self.places, self.constants = [], [], {}
-        self.names, self.known = {}, {}
+        self.names = {}
         self.layers = {module: name for name, module in model.named_modules()}
         owned = [*model.named_parameters(), *model.named_buffers()]
         self.owned = {id(tensor.array): f"{name}_" if name in ENDS else name for name, tensor in reversed(owned)}
@@ -123,11 +124,16 @@ class Graph(Interceptor):
         owned, array = self.owned.get(id(array)), device.host(array)
         if dtype is not None and dtype != array.dtype:
             owned, array = None, array.astype(dtype)
-        array = np.ascontiguousarray(array).reshape(array.shape)
-        key = owned or (array.dtype, array.shape, array.tobytes())
-        name = self.known.setdefault(key, owned or f"constant_{len(self.known)}")
-        self.constants[name] = array
+        name = owned or f"constant_{len(self.constants)}"
+        self.constants[name] = np.ascontiguousarray(array).reshape(array.shape)
         return name
+
+    @contextlib.contextmanager
+    def watch(self, kind, subject):
+        """Note which Module of the network is being called."""
+        outer, self.layer = self.layer, self.layers.get(subject, self.layer) if kind == "module" else self.layer
+        yield
+        self.layer = outer
 
     def called(self, tensor, name):
         """State that a Tensor came from the input."""
@@ -139,7 +145,6 @@ class Graph(Interceptor):
         given = [one for value in values for one in (value if isinstance(value, tuple) else (value,))]
         if not any(isinstance(one, Tensor) and id(one.array) in self.names for one in given):
             return result
-        self.layer = _layer(self.layers)
         self.place = f"{primitive.name} in layer {self.layer or 'the model'} ({origin()})"
         if primitive not in RULES:
             raise ExportError(f"export_onnx: {self.place} has no rule, so it cannot be written as ONNX")
@@ -151,14 +156,6 @@ class Graph(Interceptor):
         return result
 
 
-def _layer(names):
-    """The path of the innermost Module of the network that is being called."""
-    for frame, _ in traceback.walk_stack(sys._getframe(2)):
-        if frame.f_code is Module._called.__code__ and (module := frame.f_locals["self"]) in names:
-            return names[module]
-    return ""
-
-
 def _written(model, shape, dtype):
     """The Graph of a run on an input of this shape; nothing of the model changes."""
     random = np.random.default_rng(shape[0])
@@ -167,11 +164,11 @@ def _written(model, shape, dtype):
     graph = Graph(model)
     graph.input = Tensor(device.move(device.cast(drawn, dtype), "cpu" if like is None else like.device))
     graph.called(graph.input, "input")
-    with evaluation(model), autocast("bfloat16", enabled=False), graph:
+    with evaluation(model), autocast("bfloat16", enabled=False), watching(graph.watch), graph:
         graph.output = model(graph.input)
     if not isinstance(graph.output, Tensor):
         raise KindError(f"export_onnx: the model returned a {type(graph.output).__name__}, wanted a Tensor")
-    graph.layer, graph.place = "", "the output of the model"
+    graph.place = "the output of the model"
     graph.node("Identity", graph.output)
     graph.nodes[-1].output[0] = "output"
     return graph
@@ -315,31 +312,16 @@ def _max_pool2d(graph, out, input, windows, shape):
 
 @rule(pool.average_over)
 def _average_over(graph, out, input, rows, columns):
-    """A pool where windows are alike and touch no padding; else the products with the matrix of each table.
+    """The products with a matrix for each axis, which suit windows of all kinds.
 
     A table has begin, end and divisor of each window along an axis.
     """
-    height, width = input.shape[2:]
-    steps = [_regular(rows, height), _regular(columns, width)]
-    if None not in steps:
-        kernel, stride = zip(*steps, strict=True)
-        return graph.node("AveragePool", input, kernel_shape=kernel, strides=stride)
-    above, beside = _matrix(rows, height, out.dtype), _matrix(columns, width, out.dtype)
+    matrices = []
+    for table, size in zip((rows, columns), input.shape[2:], strict=True):
+        inside = (np.arange(size) >= table[:, :1]) & (np.arange(size) < table[:, 1:2])
+        matrices.append((inside / table[:, 2:]).astype(out.dtype))
+    above, beside = matrices
     return graph.node("MatMul", graph.node("MatMul", above, input), beside.T)
-
-
-def _regular(table, size):
-    """(kernel, stride) of windows that are alike and touch no padding; else None."""
-    kernel, stride = int(table[0, 2]), int(table[1, 0]) if len(table) > 1 else size
-    steps = np.arange(len(table))[:, None] * stride
-    alike = np.array_equal(table, np.hstack([steps, steps + kernel, 0 * steps + kernel]))
-    return (kernel, stride) if alike and stride > 0 and (size - kernel) // stride + 1 == len(table) else None
-
-
-def _matrix(table, size, dtype):
-    """The matrix that takes the average over each window along an axis."""
-    inside = (np.arange(size) >= table[:, :1]) & (np.arange(size) < table[:, 1:2])
-    return (inside / table[:, 2:]).astype(dtype)
 
 
 @rule(normalization.sample_norm_op)

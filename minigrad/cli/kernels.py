@@ -1,7 +1,6 @@
 """minigrad kernels and minigrad interpret"""
 
 import contextlib
-import difflib
 import itertools
 import multiprocessing
 import platform
@@ -29,7 +28,11 @@ USUAL = "sm_80"  # of which the manifest speaks; where a kernel is not made for 
 
 
 def run_kernels(options):
-    """Compile, print a table, and count what is wrong; the exit code is 1 if anything is."""
+    """Compile, print a table, and count what is wrong; the exit code is 1 if anything is.
+
+    With --check, figures that are not those of the manifest are wrong too. With --write, the figures become the
+    manifest.
+    """
     every, known = [kernel.name for kernel in all_kernels()], ARCHITECTURES + SPECIFIC
     names = [name for name in every if name.startswith(tuple(options.names or [""]))]
     if not names:
@@ -37,17 +40,35 @@ def run_kernels(options):
         raise UsageError(f"{options.names[0]}: no kernel begins so; their names begin with {families}")
     if unknown := {*options.arch} - {*known}:
         raise UsageError(f"--arch {', '.join(unknown)}: wants one of {', '.join(known)}")
-    if options.check or options.write:
-        return _manifest(names, options)
+    (tools, _, *before), made_by = MANIFEST.read_text(encoding="utf-8").splitlines(), _tools()
+    if options.check and tools != made_by:
+        print(f"nothing is compared: the manifest is of other tools\n- {tools}\n+ {made_by}")
+        return 0
+    architectures = [USUAL] if options.check or options.write else options.arch
     print(ROW.format("kernel", "machine", "registers", "shared", "spills", "instructions", "problems"))
-    compiled = wrong = 0
-    for name, architecture, figures, problems in _rows_of(names, options.arch):
+    lines, compiled, wrong = [], 0, 0
+    for name, architecture, figures, problems in _rows_of(names, architectures):
+        lines.append(",".join(map(str, (name, *figures))))
+        if options.check and lines[-1] not in before:
+            problems.append(f"not the manifest's: {lines[-1]}")
         found = figures[:4] or ["-"] * 4
         print(ROW.format(name, architecture, *found, "; ".join(problems) or "none"), flush=True)
         wrong += len(problems)
         compiled += bool(figures)
     print(f"{len(names)} kernels, {compiled} compiled, {wrong} problems")
+    if options.write:
+        MANIFEST.write_text("\n".join([made_by, COLUMNS, *lines, ""]), encoding="utf-8", newline="\n")
     return 1 if wrong else 0
+
+
+def _tools():
+    """What the figures depend on, as the first line of the manifest."""
+    try:
+        made_by = " ".join(f"{name}=={metadata.version(name)}" for name in TOOLS)
+    except metadata.PackageNotFoundError as error:
+        made_by = f"no {error.name}"
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"# {made_by}; Python {python}; {USUAL}, of kernels for {SPECIFIC[0]} alone {SPECIFIC[0]}"
 
 
 def _rows_of(names, architectures):
@@ -72,30 +93,6 @@ def _rows(architectures, name):
             figures += [report.bytes_moved(inner), inner.total()]
         rows.append((name, architecture, figures, report.problems(kernel, architecture)))
     return rows
-
-
-def _manifest(names, options):
-    """Write the lines of these kernels, or print which differ from those in the file; 1 if any does."""
-    try:
-        made_by = " ".join(f"{name}=={metadata.version(name)}" for name in TOOLS)
-    except metadata.PackageNotFoundError as error:
-        made_by = f"no {error.name}"
-    python = ".".join(platform.python_version_tuple()[:2])
-    made_by = f"# {made_by}; Python {python}; {USUAL}, of kernels for {SPECIFIC[0]} alone {SPECIFIC[0]}"
-    tools, _, *before = MANIFEST.read_text(encoding="utf-8").splitlines()
-    if options.check and tools != made_by:
-        print(f"nothing is compared: the manifest is of other tools\n- {tools}\n+ {made_by}")
-        return 0
-    now = [",".join(map(str, (name, *figures))) for name, _, figures, _ in _rows_of(names, [USUAL])]
-    if options.write:
-        MANIFEST.write_text("\n".join([made_by, COLUMNS, *now, ""]), encoding="utf-8", newline="\n")
-        print(f"{len(names)} kernels: {MANIFEST}")
-        return 0
-    before = [line for line in before if not options.names or line.partition(",")[0] in names]
-    different = [line for line in difflib.ndiff(before, now) if line[0] in "-+"]
-    count = len({line[2:].partition(",")[0] for line in different})
-    print(*different, f"{len(now)} kernels, {count} differ from the manifest, which --write renews", sep="\n")
-    return 1 if different else 0
 
 
 def run_interpret(options):

@@ -1,11 +1,10 @@
 """The folder of a run.
 
-config.json         the settings, the versions, the machine and the command
-history.jsonl       figures of each epoch, as JSON, one a line
-last/, best/        checkpoints: after the latest epoch or update, after the epoch with the best test accuracy
-learning-curve.png  loss and accuracy over the epochs
-result.json         the final figures
-report.html         all of it as one page
+config.json     the settings, the versions, the machine and the command
+history.jsonl   figures of each epoch, as JSON, one a line
+last/, best/    checkpoints: after the latest epoch or update, after the epoch with the best test accuracy
+result.json     the final figures
+report.html     all of it as one page, with the learning curves
 """
 
 import json

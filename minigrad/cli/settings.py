@@ -23,11 +23,10 @@ SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updat
 }
 # What settings become that are not given, where that depends on others.
 BY_DATA = {
-    "digits": {"model": "digits-cnn", "epochs": 20, "batch_size": 32, "augment": True},
-    "mnist": {"model": "keras-cnn", "epochs": 10, "batch_size": 64},
-    "cifar10": {"model": "resnet", "epochs": 30, "batch_size": 128, "augment": True},
+    "digits": {"model": "digits-cnn"},
+    "mnist": {"model": "keras-cnn", "epochs": 10, "batch_size": 64, "augment": False},
+    "cifar10": {"model": "resnet", "epochs": 30, "batch_size": 128},
 }
-BY_FOLDER = {"model": "lenet", "epochs": 20, "batch_size": 32, "augment": True}
 BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
 RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "adagrad": 0.01, "sgd": 0.03}
 
@@ -54,28 +53,26 @@ positive = number(float, 1e-300, "a number above 0")
 not_negative = number(float, 0, "a number of at least 0")
 
 
-def existing(text):
-    """A folder that is there, whichever folder is the current one later."""
-    if not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return str(Path(text).resolve())
+def path(wanted, known=(), function=False):
+    """A converter of text to a known name, or to the whole path of what is there, whichever folder is current later.
+
+    function    whether :NAME follows the path of a file
+    """
+
+    def convert(text):
+        file = text.rpartition(":")[0] if function else text
+        if text in known:
+            return text
+        if file and Path(file).exists():
+            return str(Path(file).resolve()) + text[len(file) :]
+        raise argparse.ArgumentTypeError(f"got {text}, want {wanted}")
+
+    return convert
 
 
-def _named(text, file, known, wanted):
-    """A name that is known, or the whole path of what is there; file: the part of the text that is one."""
-    if text in known:
-        return text
-    if not file or not Path(file).exists():
-        raise argparse.ArgumentTypeError(f"got {text}, want one of {', '.join(known)}, or {wanted}")
-    return str(Path(file).resolve()) + text[len(file) :]
-
-
-def data_named(text):
-    return _named(text, text, BY_DATA, "a folder with a subfolder of pictures for each class")
-
-
-def model_named(text):
-    return _named(text, text.rpartition(":")[0], models.MODELS, "FILE.py:FUNCTION")
+NETWORKS = f"one of {', '.join(models.MODELS)}, or FILE.py:FUNCTION"
+DATA = f"one of {', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class"
+model_named = path(NETWORKS, models.MODELS, function=True)
 
 
 def _setting(help, default=MISSING, **how):
@@ -87,22 +84,18 @@ def _setting(help, default=MISSING, **how):
 class Settings:
     """All that decides the result of a run, and where its data are."""
 
-    data: str = _setting(
-        f"{', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class; default mnist if on disk, else digits",
-        type=data_named,
-        metavar="NAME",
-    )
-    data_dir: str | None = _setting("the folder with the files of the data set", None, type=existing, metavar="FOLDER")
-    model: str = _setting(f"{', '.join(models.MODELS)}, or FILE.py:FUNCTION", type=model_named, metavar="NAME")
+    data: str = _setting(f"{DATA}; default mnist if on disk, else digits", type=path(DATA, BY_DATA), metavar="NAME")
+    data_dir: str | None = _setting("the folder with the files", None, type=path("a folder"), metavar="FOLDER")
+    model: str = _setting(NETWORKS, "lenet", type=model_named, metavar="NAME")
     size: int | None = _setting("height and width of the pictures of a folder; default 32", None, type=count)
-    epochs: int = _setting("passes over the training images", type=count)
-    batch_size: int = _setting("images in a batch", type=count)
+    epochs: int = _setting("passes over the training images", 20, type=count)
+    batch_size: int = _setting("images in a batch", 32, type=count)
     lr: float = _setting("the highest learning rate", RATES["adam"], type=positive)
     device: str = _setting("cpu, cuda, cuda:1, ..., or interpreter (slow, needs no GPU)", "cpu")
     optimizer: str = _setting("sgd has Nesterov momentum 0.9", "adam", choices=OPTIMIZERS)
     schedule: str = _setting("how the learning rate changes after each update", "cosine", choices=SCHEDULES)
     weight_decay: float = _setting("", 0.0, type=not_negative)
-    augment: bool = _setting("shift images at random (CIFAR-10: flip; digits: turn, slant, thicken)", False)
+    augment: bool = _setting("shift images at random (CIFAR-10: flip; digits: turn, slant, thicken)", True)
     accumulate: int = _setting("batches to an update, as for one large batch", 1, type=count)
     clip: float | None = _setting("largest 2-norm of the gradient", None, type=positive)
     precision: str = _setting("of convolutions and products; float16 scales the loss", "float32", choices=PRECISIONS)
@@ -112,7 +105,6 @@ class Settings:
     seed: int = _setting("of weights, order, dropout and augmentation", 0, type=natural)
     shards: int = _setting("parts of a batch, which ranks share; the result depends on it", 1, type=count)
     zero: bool = _setting("divide the state of the optimiser among the ranks", False)
-    sync_batch_norm: bool = _setting("statistics of batch norm over all ranks", False)
 
     shape: tuple = ()  # of an image, (C, H, W); this and the rest are the data's
     classes: tuple = ()
@@ -120,8 +112,6 @@ class Settings:
     std: tuple = ()
 
     def __post_init__(self):
-        for name in ("shape", "classes", "mean", "std"):  # from a file, they are lists
-            setattr(self, name, tuple(getattr(self, name)))
         if self.split != "random" and self.data != "digits":
             raise UsageError(f"--split {self.split} wants --data digits: only there the writers are known")
         if self.size and self.data in BY_DATA:
@@ -136,8 +126,8 @@ class Settings:
             given["data"] = "mnist" if folder else "digits"
             note = f"MNIST was found in {folder}" if folder else "MNIST is not on disk (--data mnist downloads it)"
             note += f"; training on {given['data']}"
-        usual = {"optimizer": "adam", "shards": ranks} | BY_DATA.get(given["data"], BY_FOLDER)
-        usual |= BY_MODEL.get(given.get("model", usual["model"]), {})
+        usual = {"optimizer": "adam", "shards": ranks} | BY_DATA.get(given["data"], {})
+        usual |= BY_MODEL.get(given.get("model", usual.get("model")), {})
         if given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
             usual["lr"] = RATES[given["optimizer"]]
         return cls(**usual | given), note
@@ -222,7 +212,7 @@ def options():
     found, rows = {}, (BY_DATA | BY_MODEL).items()
     for one in filter(lambda one: "help" in one.metadata, fields(Settings)):
         usual = [f"{one.default}"] if one.default not in (MISSING, None, False) else []
-        usual += [f"{'on' if row[one.name] is True else row[one.name]} ({key})" for key, row in rows if one.name in row]
+        usual += [f"{row[one.name]} ({key})" for key, row in rows if one.name in row]
         help = "; ".join(filter(None, (one.metadata["help"], usual and f"default {', '.join(usual)}")))
         kind = {"action": argparse.BooleanOptionalAction} if one.type is bool else {}
         kind |= {"metavar": "N"} if "type" in one.metadata else {}

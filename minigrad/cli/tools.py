@@ -7,23 +7,20 @@ from minigrad_kernels.toolchain.cache import cache_folder
 from .. import cuda, sheet
 from ..checkpoint import versions
 from ..core.errors import StateError
-from ..device import memory_statistics, place
-from ..units import in_bytes
+from ..device import place
 from .run import machine
 from .selfcheck import checked
 from .settings import UsageError
 
 
 def run_info(options):
-    """Versions, devices, threads, memory and the cache of kernels."""
-    memory = memory_statistics()
+    """Versions, devices, threads and the cache of kernels."""
     try:
         place("cuda")
         gpus = [f"cuda:{number} ({cuda.get_device_name(number)})" for number in range(cuda.device_count())]
     except StateError as error:
         gpus = [f"no GPU ({str(error).partition(': ')[2]})"]
     rows = versions() | machine() | {"devices": ", ".join(["cpu", *gpus, "interpreter"])}
-    rows["memory pool"] = f"{in_bytes(memory['reserved_bytes'])} of this process, {in_bytes(memory['used_bytes'])} used"
     rows["kernel cache"] = cache_folder() or "none: no folder can be written"
     print(*(f"{name:<14}{value}" for name, value in rows.items()), sep="\n")
     return 1 if options.check and not checked(options.device or "cuda") else 0

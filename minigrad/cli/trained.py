@@ -47,7 +47,9 @@ def run_export(options):
     about = {"model": settings.model, "data": settings.data, "classes": json.dumps(settings.classes)}
     about["input"] = f"pixels 0..255 as uint8, (batch, {', '.join(map(str, settings.shape))}){how}"
     about["output"] = "scores of the classes, (batch, classes): softmax makes probabilities of them"
-    export_onnx(_OfPixels(model, settings), path, (1, *settings.shape), dtype="uint8", metadata=about)
+    mean, std = (settings.mean, settings.std) if models.architecture(settings.model).normalised else (0, 1)
+    of_pixels = _OfPixels(model, *data.Normalize(mean, std).factors(255))
+    export_onnx(of_pixels, path, (1, *settings.shape), dtype="uint8", metadata=about)
     print(f"{path}: {path.stat().st_size:,} bytes, {settings.model} of {options.run} ({options.checkpoint})")
     print(f"input: {about['input']}\noutput: {about['output']}")
     return 0
@@ -56,17 +58,12 @@ def run_export(options):
 class _OfPixels(nn.Module):
     """A network behind what the loader does to its images: pixels scaled, and normalised where it wants that."""
 
-    def __init__(self, model, settings):
-        mean, std = np.zeros(1), np.ones(1)
-        if models.architecture(settings.model).normalised:
-            mean, std = np.array(settings.mean), np.array(settings.std)
-        self.model = model
-        for name, numbers in (("scale", 1 / (255 * std)), ("shift", -mean / std)):
-            values = Tensor(numbers.astype(np.float32).reshape(1, -1, 1, 1))
-            self.register_buffer(name, values.to(settings.device))
+    def __init__(self, model, *factors):
+        self.model, self.factors = model, factors
 
     def forward(self, input):
-        return self.model(input.to("float32") * self.scale + self.shift)
+        scale, shift = (Tensor(one.reshape(1, -1, 1, 1)).to(input.device) for one in self.factors)
+        return self.model(input.to("float32") * scale + shift)
 
 
 def _trained(options):

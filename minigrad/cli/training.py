@@ -14,7 +14,6 @@ from .. import checkpoint, cuda, device, nn, parallel
 from ..amp import GradScaler
 from ..core.errors import MinigradError, StateError
 from ..device import manual_seed
-from ..draw import save_learning_curve
 from ..train import Callback, Histograms, History, Interruption, Progress, fit
 from ..train.finite import NotFinite
 from ..train.team import module_of
@@ -53,8 +52,6 @@ def _plan(options, ranks):
         run.check_new()
     device.place(settings.device)  # refused where there is none
     parallel.ShardSampler(settings.shards, 0, ranks)
-    if ranks == 1 and settings.sync_batch_norm and settings.shards > 1:
-        raise UsageError("--sync-batch-norm wants as many ranks as shards")
     if ranks > 1:
         settings.datasets()
     said = f"{said}\n" if said else ""
@@ -93,7 +90,6 @@ def _train(options, world, folder, settings, number, said):
     result = {name: history[-1][name] for name in ("epoch", "step", "test_loss", "test_accuracy")}
     result["weights"] = checkpoint.weights_hash(training.model)
     if world.rank == 0:
-        save_learning_curve(history, run.folder / "learning-curve.png")
         run.write(RESULT, result)
         if options.report:
             print(write_report(run, training.settings))
@@ -122,13 +118,11 @@ class Training(Callback):
         self.run, self.settings, self.world, self.every, self.saved = run, settings.seeing(train), world, every, 0
         settings, shards = self.settings, settings.shards
         model, shared = settings.build_model(), shards > 1 or world.size > 1
-        if settings.sync_batch_norm:
-            model = parallel.SyncBatchNorm.convert(model, world)
         # A shard of one image has no statistics for batch norm: a last batch with such shards is left out.
-        normed = any(isinstance(module, nn.BatchNorm2d | parallel.SyncBatchNorm) for module in model.modules())
-        if normed and settings.batch_size < 2 * shards:
+        least = 2 * shards * any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+        if settings.batch_size < least:
             raise UsageError(f"--batch-size {settings.batch_size} leaves less than 2 images to each of {shards} shards")
-        drop_last = normed and len(train) % settings.batch_size < 2 * shards
+        drop_last = len(train) % settings.batch_size < least
         model = parallel.DataParallel(model, world, shards=shards) if shared else model
         loader = settings.train_loader(train, drop_last=drop_last, sampler=model.sampler if shared else None)
         optimizer = settings.build_optimizer(model)

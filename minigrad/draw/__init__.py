@@ -1,7 +1,7 @@
 """Pictures: of graphs, trainings, images, statistics, and of where time and memory go.
 
 Each function draws with matplotlib into the Axes that it is given, or into a figure of its own without a window, and
-returns the Axes, which `save` writes as SVG or PNG. It takes Tensors of any device and arrays alike. `graph` returns
+returns the Axes, which `save` writes to a file. It takes Tensors of any device and arrays alike. `graph` returns
 a Graph instead, a picture that notebooks show and that needs no other program. Colours are from Okabe and Ito's
 palette, which people with any colour vision can tell apart; dashes, markers and hatches repeat what they say.
 

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from minigrad_kernels.errors import KindError, ShapeError
+from minigrad_kernels.errors import ShapeError
 
 from ..core.check import one_of
 from ..units import SIZES
-from .style import COLORS, HATCH, HATCHES, array_of, axes_of, color_bar, figure_of, labels_of, laid_out, plain
+from .style import COLORS, HATCH, HATCHES, array_of, axes_of, color_bar, labels_of, laid_out, plain
 
-__all__ = ["confusion_matrix", "histograms", "learning_curve", "memory", "save_learning_curve", "timeline"]
+__all__ = ["confusion_matrix", "histograms", "learning_curve", "memory", "timeline"]
 
 LABELS = {"loss": "loss", "accuracy": "accuracy (%)"}
 QUANTITIES = ("weights", "gradients")
@@ -23,16 +23,14 @@ def learning_curve(history, axes=None, quantity="loss"):
 
     axes        matplotlib Axes to draw into; a new figure without a window where None
     quantity    "loss" or "accuracy"
-    Errors  ValueError for another quantity or an empty history, TypeError for what is no History
+    Errors  ValueError for another quantity or an empty history
     """
     one_of("learning_curve", "quantity", quantity, LABELS)
-    if not hasattr(history, "columns"):
-        raise KindError(f"learning_curve: history is a {type(history).__name__}, want a train.History")
     if not len(history):
         raise ShapeError("learning_curve: history has no epochs")
     from matplotlib.ticker import MaxNLocator
 
-    axes = axes_of("learning_curve", axes, 6, 4)
+    axes = axes_of(axes, 6, 4)
     scale = 100 if quantity == "accuracy" else 1
     for name, key, style, color in (("train", quantity, "-", COLORS[0]), ("test", f"test_{quantity}", "--", COLORS[1])):
         values = [math.nan if value is None else scale * value for value in history[key]]
@@ -49,14 +47,6 @@ def learning_curve(history, axes=None, quantity="loss"):
     return axes
 
 
-def save_learning_curve(history, file):
-    """Write loss and accuracy, side by side, as a PNG picture to a path or a binary file."""
-    figure = figure_of(10, 4)
-    for axes, quantity in zip(figure.subplots(1, 2), LABELS, strict=True):
-        learning_curve(history, axes, quantity)
-    figure.savefig(file, format="png", dpi=120)
-
-
 def confusion_matrix(matrix, axes=None, labels=None):
     """Draw how often each class was taken for which: counts as numbers, shares of the row as colour; returns the Axes.
 
@@ -66,11 +56,11 @@ def confusion_matrix(matrix, axes=None, labels=None):
     """
     op = "confusion_matrix"
     matrix = array_of(op, "matrix", matrix, ("classes", "classes"))
-    count, labels = len(matrix), labels_of(op, labels, len(matrix))
+    count, labels = len(matrix), labels_of(labels, len(matrix))
     if matrix.shape[1] != count:
         raise ShapeError(f"{op}: matrix has shape {matrix.shape}, wanted as many columns as rows")
     shares = 100 * matrix / np.maximum(matrix.sum(1, keepdims=True), 1e-30)
-    axes = axes_of(op, axes, 6.4, 5.4)
+    axes = axes_of(axes, 6.4, 5.4)
     color_bar(axes.imshow(shares, cmap="Blues", vmin=0, vmax=100), "share of the true class (%)")
     ticks = range(0, count, max(1, -(-count // 20)))
     axes.set(xlabel="predicted class", ylabel="true class")
@@ -78,9 +68,7 @@ def confusion_matrix(matrix, axes=None, labels=None):
     long = 8 * sum(len(labels[i]) + 1 for i in ticks) > width
     axes.set_xticks(ticks, [labels[i] for i in ticks], rotation=45 if long else 0, ha="right" if long else "center")
     axes.set_yticks(ticks, [labels[i] for i in ticks])
-    texts = {
-        (i, j): f"{matrix[i, j]:.3g}" if matrix[i, j] % 1 else f"{matrix[i, j]:.0f}" for i, j in np.argwhere(matrix)
-    }
+    texts = {(i, j): f"{matrix[i, j]:g}" for i, j in np.argwhere(matrix)}
     cell = min(width, height) / count  # points
     size = min(10, 0.5 * cell, 1.35 * cell / max(map(len, texts.values()), default=1))
     for (i, j), text in texts.items() if size >= 4 else ():  # where it can be read
@@ -94,51 +82,38 @@ def histograms(records, axes=None, quantity="weights"):
 
     records     of one parameter, as train.Histograms has them: (epoch, edges, counts of weights, counts of gradients)
                 for each epoch. edges is the pair of those for weights and for gradients; counts[i] elements lie
-                between edges[i] and edges[i + 1]; counts are None where there were none
+                between edges[i] and edges[i + 1]; counts are None where there were none. All epochs have the same edges
     quantity    "weights" or "gradients"
     Units   the height of a ridge is the share of the elements, on one scale for all; of more than 10 epochs, 10 evenly
-            spaced ones are drawn. Edges that are not evenly spaced are drawn on a logarithmic axis through 0
+            spaced ones are drawn. All bins are drawn with one width, so the axis is as the edges are, logarithmic say
     Errors  ValueError for no records or another quantity
     """
     op = "histograms"
     place, rows = QUANTITIES.index(one_of(op, "quantity", quantity, QUANTITIES)), []
     for epoch, edges, *counts in records:
         if counts[place] is not None:
-            rows.append((epoch, np.asarray(edges[place]), np.asarray(counts[place]) / (np.sum(counts[place]) or 1)))
+            rows.append((epoch, edges[place], np.asarray(counts[place]) / (np.sum(counts[place]) or 1)))
     if not rows:
         raise ShapeError(f"{op}: records has no epoch with {quantity}")
     rows = [rows[round(i)] for i in np.linspace(0, len(rows) - 1, min(len(rows), MOST_RIDGES))]
     from matplotlib.colors import to_rgba
     from matplotlib.patches import StepPatch
 
-    axes = axes_of(op, axes, 6, 1.5 + 0.3 * len(rows))
-    tallest = max(shares.max() for _, _, shares in rows) or 1
-    for i, (_, edges, shares) in enumerate(rows):
+    axes = axes_of(axes, 6, 1.5 + 0.3 * len(rows))
+    tallest, bins = max(shares.max() for _, _, shares in rows) or 1, len(rows[0][2])
+    for i, (_, _, shares) in enumerate(rows):
         # The newest epoch is at the bottom and in front, so that no ridge hides one that is drawn later.
         base = len(rows) - 1 - i
         curve = base + 1.6 * shares / tallest
         style = {"facecolor": to_rgba(COLORS[5], 0.75), "edgecolor": COLORS[0], "linewidth": 0.9}
         # Not axes.stairs, which takes longer to find out the limits, set below, than all the rest does.
-        axes.add_artist(StepPatch(curve, edges, baseline=base, fill=True, zorder=2 + 0.01 * i, **style))
-    _scale(axes, rows)
+        axes.add_artist(StepPatch(curve, np.arange(bins + 1), baseline=base, fill=True, zorder=2 + 0.01 * i, **style))
+    ticks = np.linspace(0, bins, 7)
+    axes.set_xticks(ticks, [f"{edge:.2g}" for edge in np.interp(ticks, np.arange(bins + 1), rows[0][1])])
     axes.set_yticks(range(len(rows)), [f"{epoch}" for epoch, _, _ in reversed(rows)])
-    axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", ylim=(-0.2, len(rows) + 0.8))
+    axes.set(xlabel=quantity.removesuffix("s"), ylabel="epoch", xlim=(0, bins), ylim=(-0.2, len(rows) + 0.8))
     axes.grid(axis="x", alpha=0.3)
     return axes
-
-
-def _scale(axes, rows):
-    """The axis of values: linear where the bins are, else logarithmic on both sides of 0."""
-    edges, widths = rows[0][1], np.diff(rows[0][1])
-    low, high = min(row[1][0] for row in rows), max(row[1][-1] for row in rows)
-    if widths.max() > 1.01 * widths.min():
-        smallest = np.abs(edges[edges != 0]).min()
-        first, last = math.floor(math.log10(smallest)) + 2, math.ceil(math.log10(max(-low, high))) - 1
-        ticks = 10.0 ** np.arange(last, first - 1, -max(1, (last - first + 4) // 4))  # the smallest would touch 0
-        axes.set_xscale("symlog", linthresh=smallest, linscale=0.5)
-        axes.set_xticks([*-ticks, 0.0, *ticks])
-        axes.xaxis.minorticks_off()
-    axes.set_xlim(low, high)
 
 
 # ---- time and memory -------------------------------------------------------------------------------------------------
@@ -160,17 +135,15 @@ def timeline(spans, axes=None):
     for _, name, begin, end in spans:
         seconds[name] = seconds.get(name, 0) + end - begin
     most = sorted(seconds, key=seconds.get, reverse=True)[:MOST_NAMES]
-    shown = [name for name in seconds if name in most]  # in the order in which they come first
+    groups, looks = {}, [*zip(COLORS, HATCHES, strict=False)][: len(most)] + [("#BBBBBB", "")]
+    for span in sorted(spans, key=lambda span: span[1] not in most):  # the others last
+        groups.setdefault(plain(span[1]) if span[1] in most else "other", []).append(span)
     start, last = min(begin for *_, begin, _ in spans), max(end for *_, end in spans)
-    axes = axes_of("timeline", axes, 11, 1.6 + 0.4 * len(lanes))
-    for i, name in enumerate([*shown, None]):
-        found = [span for span in spans if (span[1] == name if name in most else span[1] not in most)]
-        style = {"color": "#BBBBBB"} if name is None else {"color": COLORS[i], "hatch": HATCHES[i]}
-        begins, lengths = [begin - start for *_, begin, _ in found], [end - begin for *_, begin, end in found]
-        if found:
-            label = "other" if name is None else plain(name)
-            rows = [lanes.index(lane) for lane, *_ in found]
-            axes.barh(rows, lengths, left=begins, edgecolor=HATCH, linewidth=0.5, label=label, **style)
+    axes = axes_of(axes, 11, 1.6 + 0.4 * len(lanes))
+    for (name, found), (color, hatch) in zip(groups.items(), looks, strict=False):
+        rows, begins = [lanes.index(lane) for lane, *_ in found], [begin - start for *_, begin, _ in found]
+        style = {"color": color, "hatch": hatch, "edgecolor": HATCH, "linewidth": 0.5, "label": name}
+        axes.barh(rows, [end - begin for *_, begin, end in found], left=begins, **style)
     axes.set_yticks(range(len(lanes)), map(plain, lanes))
     axes.xaxis.set_major_formatter(EngFormatter(unit="s"))
     axes.set(xlabel="time", xlim=(0, last - start or 1), ylim=(len(lanes) - 0.4, -0.6))
@@ -196,7 +169,7 @@ def memory(samples, axes=None):
     sizes = np.array([[found.get(name, 0) for _, found in samples] for name in names])
     unit, symbol = next((unit for unit in SIZES if sizes.sum(0).max() >= unit[0]), SIZES[-1])
     total = sizes.sum(0) / unit
-    axes = axes_of("memory", axes, 7.5, 4)
+    axes = axes_of(axes, 7.5, 4)
     style = {"labels": map(plain, names), "colors": COLORS, "hatch": HATCHES, "edgecolor": HATCH, "linewidth": 0}
     axes.stackplot(times, sizes / unit, step="post", **style)
     axes.step(times, total, where="post", color="black", linewidth=1)

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 
-from minigrad_kernels.errors import ShapeError
-
 from .style import array_of, axes_of, color_bar, labels_of, laid_out
 
 __all__ = ["feature_maps", "filters", "worst_mistakes"]
@@ -28,20 +26,18 @@ def filters(weight, axes=None):
     if channels == 3:
         low, high = weight.min(), weight.max()
         pictures = (weight.transpose(0, 2, 3, 1) - low) / (high - low or 1)
-        axes = _grid("filters", axes, pictures, *_shape_of_grid(count))
+        axes = _grid(axes, pictures, *_shape_of_grid(count))
         axes.set_xlabel(f"{count} filters in red, green and blue: weights {low:.2g} to {high:.2g} as 0 to full colour")
         return axes
-    most = np.abs(weight).max() or 1
+    most, labels, (columns, rows) = np.abs(weight).max() or 1, {"xlabel": f"{count} filters"}, _shape_of_grid(count)
     if channels > 1:
         weight = weight[:MOST, :MOST]
-    rows, columns = weight.shape[:2] if channels > 1 else _shape_of_grid(count)[::-1]
+        rows, columns = weight.shape[:2]
+        labels = {"xlabel": f"in-channel c, 0 to {columns - 1} of {channels}"}
+        labels["ylabel"] = f"out-channel o, 0 to {rows - 1} of {count}"
     pictures = weight.reshape(-1, *weight.shape[2:])
-    axes = _grid("filters", axes, pictures, columns, rows, "weight", cmap="RdBu_r", vmin=-most, vmax=most)
-    if channels == 1:
-        axes.set_xlabel(f"{count} filters")
-    else:
-        across, down = (f" (first {MOST} of {n})" if n > MOST else "" for n in (channels, count))
-        _number(axes, columns, rows, "in-channel c" + across, "out-channel o" + down)
+    axes = _grid(axes, pictures, columns, rows, "weight", cmap="RdBu_r", vmin=-most, vmax=most)
+    axes.set(**labels)
     return axes
 
 
@@ -56,7 +52,7 @@ def feature_maps(maps, axes=None):
     most = np.abs(maps).max() or 1
     signed = maps.min() < 0
     look = {"cmap": "RdBu_r" if signed else "viridis", "vmin": -most if signed else 0, "vmax": most}
-    axes = _grid("feature_maps", axes, maps, *_shape_of_grid(len(maps)), "activation", **look)
+    axes = _grid(axes, maps, *_shape_of_grid(len(maps)), "activation", **look)
     axes.set_xlabel(f"{len(maps)} channels")
     return axes
 
@@ -70,21 +66,17 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     count           how many to show at most
     labels          names of the classes instead of their numbers
     Above each picture stand its true class and, behind an arrow, the predicted one with its probability.
-    Errors  ValueError for shapes that do not fit together, or for classes out of range
+    Errors  ValueError for shapes that do not fit together, IndexError for classes out of range
     """
     op = "worst_mistakes"
     images = array_of(op, "images", images, ("N", "C", "H", "W"), dtype=None)  # perhaps many
-    if images.shape[1] not in (1, 3):
-        raise ShapeError(f"{op}: images has {images.shape[1]} channels, wanted 1 (grey) or 3 (red, green, blue)")
     probabilities = array_of(op, "probabilities", probabilities, (len(images), "classes"))
     targets = array_of(op, "targets", targets, (len(images),), dtype=None)
-    if targets.dtype.kind not in "iu" or not 0 <= targets.min() <= targets.max() < probabilities.shape[1]:
-        raise ShapeError(f"{op}: targets must be classes, whole numbers from 0 to {probabilities.shape[1] - 1}")
-    labels = labels_of(op, labels, probabilities.shape[1])
+    labels = labels_of(labels, probabilities.shape[1])
     predicted, own = probabilities.argmax(1), probabilities[np.arange(len(images)), targets]
     wrong = np.flatnonzero(predicted != targets)
     shown = wrong[np.argsort(own[wrong], kind="stable")][:count]
-    axes = axes_of(op, axes, 8, 8)
+    axes = axes_of(axes, 8, 8)
     axes.set_axis_off()
     if not len(shown):
         axes.text(0.5, 0.5, f"no mistakes among {len(images)} images", ha="center", va="center")
@@ -100,16 +92,16 @@ def worst_mistakes(images, targets, probabilities, axes=None, count=16, labels=N
     pictures /= np.maximum(pictures.max((1, 2, 3), keepdims=True), 1e-30)
     pictures = pictures[..., 0] if images.shape[1] == 1 else pictures
     captions = ["\n".join(pair) for pair in lines], size, 2.8 * size * (1 + GAP) / cell
-    return _grid(op, axes, pictures, columns, rows, captions=captions, cmap="gray", vmin=0, vmax=1)
+    return _grid(axes, pictures, columns, rows, captions=captions, cmap="gray", vmin=0, vmax=1)
 
 
-def _grid(op, axes, pictures, columns, rows, quantity=None, captions=((), 0, 0), **look):
+def _grid(axes, pictures, columns, rows, quantity=None, captions=((), 0, 0), **look):
     """Draw pictures (count, height, width) or (count, height, width, 3) row by row as one image.
 
     captions    (a text above each, the size of their letters, the height that they take in widths of a picture)
     """
     height, width = pictures.shape[1:3]
-    axes = axes_of(op, axes, 6, min(12, max(2, 6 * rows * height / (columns * width))) + 0.5)
+    axes = axes_of(axes, 6, min(12, max(2, 6 * rows * height / (columns * width))) + 0.5)
     # Each small picture is repeated so that the gap between two is a whole number of elements.
     times = math.ceil(8 / min(height, width))
     pictures = pictures.repeat(times, 1).repeat(times, 2)
@@ -130,15 +122,6 @@ def _grid(op, axes, pictures, columns, rows, quantity=None, captions=((), 0, 0),
     if quantity:
         color_bar(shown, quantity)
     return axes
-
-
-def _number(axes, columns, rows, across, down):
-    """Number the columns and rows of a grid, about ten of each."""
-    for axis, count, label in ((axes.xaxis, columns, across), (axes.yaxis, rows, down)):
-        places = range(0, count, max(1, math.ceil(count / 12)))
-        axis.set_ticks([place + 0.5 / (1 + GAP) for place in places], [str(place) for place in places])
-        axis.set_label_text(label)
-    axes.tick_params(length=0)
 
 
 def _shape_of_grid(count):

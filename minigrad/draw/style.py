@@ -18,23 +18,14 @@ HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "++++", "oooo")
 HATCH = "#FFFFFF73"  # the colour of hatches
 
 
-def figure_of(width, height):
-    """A figure of its own, so that pyplot and the user's choice of backend are not touched."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+def axes_of(axes, width, height):
+    """The Axes to draw into: those given, or those of a new figure of so many inches.
+
+    The figure is none of pyplot's, so that pyplot and the user's choice of backend are not touched.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def axes_of(op, axes, width, height):
-    """The Axes to draw into: those given, or those of a new figure of so many inches."""
-    from matplotlib.axes import Axes
-
-    if axes is not None and not isinstance(axes, Axes):
-        raise KindError(f"{op}: axes is a {type(axes).__name__}, wanted one matplotlib Axes or None")
-    return figure_of(width, height).add_subplot() if axes is None else axes
+    return Figure(figsize=(width, height), layout="constrained").add_subplot() if axes is None else axes
 
 
 def laid_out(axes):
@@ -59,7 +50,7 @@ def array_of(op, name, value, shape, dtype=np.float64):
     """
     value = value.array if isinstance(value, Tensor) else value
     array = np.asarray(device.host(value) if device.is_array(value) else value)
-    wanted = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    wanted = str(shape).replace("'", "")
     if array.dtype.kind not in "fiub":
         raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted an array of real numbers {wanted}")
     lengths = [want if isinstance(want, int) else length for want, length in zip(shape, array.shape, strict=False)]
@@ -70,12 +61,9 @@ def array_of(op, name, value, shape, dtype=np.float64):
     return array if dtype is None else array.astype(dtype)
 
 
-def labels_of(op, labels, count):
+def labels_of(labels, count):
     """The names of so many classes: as given, else their numbers."""
-    labels = range(count) if labels is None else list(labels)
-    if len(labels) != count:
-        raise ShapeError(f"{op}: {len(labels)} labels for {count} classes")
-    return [plain(label) for label in labels]
+    return [plain(label) for label in (range(count) if labels is None else labels)]
 
 
 def plain(text):
@@ -84,12 +72,9 @@ def plain(text):
 
 
 def save(axes, path):
-    """Write the figure of some Axes to a file, as SVG or PNG by the ending of its name; returns the path.
+    """Write the figure of some Axes to a file: PNG, SVG or PDF, by the ending of its name; returns the path.
 
-    Errors  ValueError for another ending
+    Errors  ValueError for an ending that matplotlib does not know
     """
-    path = Path(path)
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise ShapeError(f"save: {path.name} ends in {path.suffix or 'nothing'!r}, wanted .png or .svg")
-    axes.figure.canvas.figure.savefig(path, format=path.suffix[1:].lower(), dpi=120, bbox_inches="tight")
-    return path
+    axes.figure.canvas.figure.savefig(path, dpi=120, bbox_inches="tight")
+    return Path(path)

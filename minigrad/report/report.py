@@ -170,10 +170,8 @@ def _cost(report):
     if report.profile is None:
         return None
     text = f"One training step. It took {1e3 * report.profile.seconds:.3f} ms while it was watched, which takes time "
-    text += (
-        "too. Where layers ran as one, the first has the time of all: self is forward and backward, kernels the part "
-    )
-    text += "of it in compiled kernels. Bytes are those of results and gradients; memory is kept for backward."
+    text += "too. Where layers ran as one, the first has the time of all: self is forward and backward, kernels the "
+    text += "part of it in compiled kernels. Bytes are those of results and gradients; memory is kept for backward."
     drawn = ""
     if len(report.profile.memory) > 1:
         fullest = ", ".join(f"{name} {in_bytes(size)}" for name, size in report.profile.peak()[0].items() if size)

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 from machine import versions  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+
+from minigrad import draw  # noqa: E402
+from minigrad.train import History  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "accuracy.json"
 PICTURE = Path(__file__).resolve().parents[2] / "examples" / "pictures" / "learning-curve.png"
@@ -47,11 +50,20 @@ def measured(name, options, more=""):
         said, accuracy = trained(JOBS[name] + more, f"{folder}/run", options.mnist, MINIGRAD_CACHE=f"{folder}/cache")
         seconds = time.perf_counter() - start
         if options.write and JOBS[name] + more == JOBS["digits"]:
-            shutil.copyfile(f"{folder}/run/learning-curve.png", PICTURE)
+            _drawn(Path(folder, "run", "history.jsonl"))
     print(said[-600:])
     training, test = re.search(r"(\d+) training and (\d+) test images", said).groups()
     row = {"job": name, "command": f"minigrad {JOBS[name]}", "test_accuracy": round(accuracy, 2)}
     return row | {"seconds": round(seconds, 1), "training_images": int(training), "test_images": int(test)}
+
+
+def _drawn(file):
+    """The picture: loss and accuracy over the epochs."""
+    history = History(map(json.loads, file.read_text().splitlines()))
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for axes, quantity in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        draw.learning_curve(history, axes, quantity)
+    draw.save(axes, PICTURE)
 
 
 def main():

@@ -117,15 +117,14 @@ def test_filters_are_pictures_in_the_order_of_the_channels():
         axes = draw.filters(weight)
         np.testing.assert_array_equal(small_pictures(axes, shape[2:]), weight.reshape(-1, *shape[2:]))
         assert axes.images[0].get_clim() == (-np.abs(weight).max(), np.abs(weight).max())
-        if shape[1] > 1:
-            assert [tick.get_text() for tick in axes.get_yticklabels()] == [str(o) for o in range(shape[0])]
     weight = np.zeros((2, 3, 2, 2))  # in colour
     weight[0, 0], weight[1, 2] = 1, 0.5
     array = draw.filters(weight).images[0].get_array()
     np.testing.assert_array_equal([array[0, 0], array[0, -1]], [[1, 0, 0], [0, 0, 0.5]])
     axes = draw.filters(np.ones((70, 80, 1, 1)))  # more than are drawn
     assert len(small_pictures(axes, (1, 1))) == 64 * 64
-    assert [axes.get_xlabel(), axes.get_ylabel()] == ["in-channel c (first 64 of 80)", "out-channel o (first 64 of 70)"]
+    wanted = ["in-channel c, 0 to 63 of 80", "out-channel o, 0 to 63 of 70"]
+    assert [axes.get_xlabel(), axes.get_ylabel()] == wanted
 
 
 def test_feature_maps_take_tensors_of_any_device():
@@ -173,9 +172,9 @@ def test_histograms_are_ridges_on_one_scale():
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3", "1"]
     axes = draw.histograms(records, quantity="gradients")  # which the first epoch has none of
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["3"] and axes.get_xlabel() == "gradient"
-    assert axes.get_xlim() == (-6, 6)
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["-6", "-4", "-2", "0", "2", "4", "6"]
     axes = draw.histograms(histograms_of(40, LOGARITHMIC))
-    assert axes.get_xscale() == "symlog"
+    assert [tick.get_text() for tick in axes.get_xticklabels()][::2] == ["-10", "-0.00019", "0.00019", "10"]
     shown = [int(tick.get_text()) for tick in axes.get_yticklabels()]
     assert len(shown) == 10 and shown[0] == 40 and shown[-1] == 1
 
@@ -186,7 +185,7 @@ def test_timeline_puts_bars_in_lanes():
     bars = {group.get_label(): [(*bar.get_xy(), bar.get_width()) for bar in group] for group in axes.containers}
     assert bars["conv"] == [pytest.approx((0, -0.4, 1e-3)), pytest.approx((5e-4, 0.6, 2.5e-3))]
     assert bars["relu"] == [pytest.approx((1e-3, -0.4, 1e-3))] and axes.get_xlabel() == "time"
-    axes.figure.canvas.draw()
+    axes.figure.draw_without_rendering()
     assert "2 ms" in [tick.get_text() for tick in axes.get_xticklabels()]
     assert [tick.get_text() for tick in axes.get_yticklabels()] == ["host", "device"]
     # The names with the most time have colours.

@@ -122,7 +122,7 @@ def points_of(route):
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_nothing_overlaps_and_the_svg_shows_it(name):
-    """Boxes lie apart, each below its arguments; arrows run between them."""
+    """Boxes lie apart, each below its arguments; arrows run between them, those that pass rows in lanes."""
     graph = GRAPHS[name]()
     for one, other in itertools.combinations(graph.boxes, 2):
         across = abs(one.x - other.x) - (one.width + other.width) / 2
@@ -137,6 +137,9 @@ def test_nothing_overlaps_and_the_svg_shows_it(name):
     for x, y in itertools.chain.from_iterable(map(points_of, graph.routes)):
         inside = (abs(x - sizes[:, 0]) < sizes[:, 2] - 0.2) & (abs(y - sizes[:, 1]) < sizes[:, 3] - 0.2)
         assert not inside.any(), f"an arrow at {x:.0f}, {y:.0f}: {graph.boxes[inside.argmax()].title}"
+    lanes = [(u, *route[1], route[2][1]) for (u, *_), route in zip(graph.edges, graph.routes, strict=True) if route[2:]]
+    for (u, x, begin, end), (v, other, top, bottom) in itertools.combinations(lanes, 2):
+        assert u == v or x != other or end < top or bottom < begin, "two boxes share a lane"
 
     root = ElementTree.fromstring(graph._repr_svg_())
     assert not any("id" in element.attrib or "class" in element.attrib for element in root.iter())

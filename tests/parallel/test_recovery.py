@@ -69,12 +69,9 @@ def test_continue_begins_and_goes_on(torn, whole, monkeypatch, capsys):
 
 
 def test_shards_that_batch_norm_cannot_have_are_refused_before_any_work(capsys, tmp_path):
-    for said, options in (
-        ("--sync-batch-norm wants as many ranks as shards", ["--shards", "3", "--sync-batch-norm"]),
-        ("leaves less than 2 images to each of 64 shards", ["--model", "resnet", "--shards", "64"]),
-    ):
-        assert main([*QUIET, *options, "--out", "run"]) == 2
-        assert said in capsys.readouterr().err and not (tmp_path / "run").exists()
+    assert main([*QUIET, "--model", "resnet", "--shards", "64", "--out", "run"]) == 2
+    said = capsys.readouterr().err
+    assert "leaves less than 2 images to each of 64 shards" in said and not (tmp_path / "run").exists()
 
 
 # ---- several ranks ---------------------------------------------------------------------------------------------------

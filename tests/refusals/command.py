@@ -56,7 +56,7 @@ def refused(*words):
 ROWS = """
 train --epochs 0                     | --epochs: got 0, want an integer of at least 1
 train --data digits --out new --model vgg              | --model: got vgg, want one of .*keras-cnn.* or FILE.py:FUNCTION
-train --data digits --out new --data-dir nowhere       | --data-dir: nowhere is not a folder
+train --data digits --out new --data-dir nowhere       | --data-dir: got nowhere, want a folder
 train --data digits --out new --device toaster         | device is 'toaster', wanted 'cpu', 'cuda'
 train --data digits --out new --threads 100000         | Numba allows 1 to
 train --data digits --out run                          | run holds a run already; go on with it by --resume run, remove

@@ -13,7 +13,6 @@ from tests.reliability import kills
 def test_any_step_can_be_gone_on_from(tmp_path, recipe, monkeypatch):
     """Also from steps after groups of batches that an epoch does not fill."""
     whole, real = tmp_path / "whole", checkpoint.save
-    monkeypatch.setattr("minigrad.cli.training.save_learning_curve", lambda *arguments: None)  # which takes long
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "save", lambda *args, **options: real(*args, **options | {"keep": 100}))
         assert main([*kills.words_of(recipe), "--epochs", "2", "--save-every", "1", "--out", str(whole)]) == 0
