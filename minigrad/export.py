@@ -312,14 +312,21 @@ def _max_pool2d(graph, out, input, windows, shape):
 
 @rule(pool.average_over)
 def _average_over(graph, out, input, rows, columns):
-    """The products with a matrix for each axis, which suit windows of all kinds.
+    """A pool where windows are alike and touch no padding; else the products with a matrix for each axis.
 
     A table has begin, end and divisor of each window along an axis.
     """
-    matrices = []
+    steps, matrices = [], []
     for table, size in zip((rows, columns), input.shape[2:], strict=True):
+        kernel, step = int(table[0, 2]), int(table[1, 0]) if len(table) > 1 else size
+        begins = np.arange(0, size - kernel + 1, max(step, 1))
+        if np.array_equal(table, np.stack([begins, begins + kernel, 0 * begins + kernel], axis=1)):
+            steps.append((kernel, step))
         inside = (np.arange(size) >= table[:, :1]) & (np.arange(size) < table[:, 1:2])
         matrices.append((inside / table[:, 2:]).astype(out.dtype))
+    if len(steps) == 2:
+        kernel, stride = zip(*steps, strict=True)
+        return graph.node("AveragePool", input, kernel_shape=kernel, strides=stride)
     above, beside = matrices
     return graph.node("MatMul", graph.node("MatMul", above, input), beside.T)
 

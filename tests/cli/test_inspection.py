@@ -10,7 +10,6 @@ import pytest
 from matplotlib.image import imread, imsave
 from PIL import Image
 
-from minigrad import Tensor
 from minigrad.cli import main, selfcheck
 from minigrad.cli.picture import prepared
 from minigrad.data import digits
@@ -109,13 +108,14 @@ def test_info_lists_gpus_or_says_why_there_are_none(capsys):
 def test_a_check_of_a_device_says_what_is_wrong(capsys, monkeypatch):
     assert main(["info", "--check"]) == 1  # without a GPU, and it says why
     assert "device is 'cuda'" in capsys.readouterr().err
-    wrong = lambda there: [Tensor([1.0, 2.0 + 0.01 * (there != "cpu")])]
-    broken = lambda there: [Tensor([1.0 / (there == "cpu")])]
-    monkeypatch.setattr(selfcheck, "CHECKS", selfcheck.CHECKS | {"wrong": wrong, "broken": broken})
+    wrong = lambda x: x * (2 if x.device == "interpreter" else 1)
+    broken = lambda x: x / (1 // (x.device == "cpu"))
+    checks = {"softmax": selfcheck.CHECKS["softmax"], "wrong": (wrong, (2,)), "broken": (broken, (2,))}
+    monkeypatch.setattr(selfcheck, "CHECKS", checks)
     assert main(["info", "--check", "--device", "interpreter"]) == 1
     said = capsys.readouterr().out
-    assert "FAILED: off by 0.005 of the largest number" in said and "FAILED: ZeroDivisionError" in said
-    assert "interpreter: 2 of 4 checks passed" in said
+    assert "FAILED: off by 1 of the largest number" in said and "FAILED: ZeroDivisionError" in said
+    assert "interpreter: 3 of 5 checks passed" in said
 
 
 @pytest.mark.deep
@@ -141,7 +141,7 @@ def test_a_run_gives_the_figures_of_the_cpu_and_moves_to_it(place, capsys):
 def test_a_gpu_passes_its_check_and_a_profile_tells_it_from_the_host(capsys):
     with gpus(1):
         assert main(["info", "--check"]) == 0
-        assert "cuda: 2 of 2 checks passed" in capsys.readouterr().out
+        assert "cuda: 9 of 9 checks passed" in capsys.readouterr().out
         options = ["--data", "digits", "--batch-size", "512", "--steps", "3", "--out", "found"]
         assert main(["profile", "mlp", *options, "--device", "cuda"]) == 0
     found = figures(lines_of(capsys))
