@@ -39,7 +39,7 @@ USUAL = ("num_layers", "bias", "batch_first", "dropout", "bidirectional", "nonli
 
 
 ARRAYS = SimpleNamespace(  # what a step takes from F, for arrays
-    chunk=lambda x, count, dim: x.reshape(len(x), count, -1).swapaxes(0, 1),
+    chunk=lambda x, count, dim: x.reshape(len(x), count, x.shape[-1] // count).swapaxes(0, 1),
     relu=lambda x: np.maximum(x, 0),
     sigmoid=lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
     tanh=np.tanh,
@@ -60,7 +60,10 @@ def steps(x, hx, weight, bias, cell):
 
 @primitive(outputs=("states", "hidden"), fixed=("hidden", "cell"))
 def recurrence(x, hx, weight, bias, cell):
-    """What `steps` gives, on arrays of the CPU, with the gradients of all steps in one pass back."""
+    """What `steps` gives, on arrays of the CPU: one op where `steps` are ten for each step, so several times as fast.
+
+    Grads   in one pass back over the steps; dW is one product of all of them
+    """
     states = device.empty((len(hx), len(x) + 1, *hx.shape[1:]), x.dtype)
     hidden, states[:, 0] = device.empty(x.shape, x.dtype), hx
     for t, gates in enumerate(x):
@@ -109,7 +112,7 @@ class _Plain:
 
     def back(self, d, x, h, states, new):
         dz = d[0] * (1 - new[0] * new[0] if self.nonlinearity == "tanh" else new[0] > 0)
-        return dz, dz, 0 * d
+        return dz, dz, np.zeros_like(d)
 
 
 class _Long:
@@ -128,7 +131,7 @@ class _Long:
         dc = d[1] + d[0] * o * (1 - t * t)
         dz = dc * g * i * (1 - i), dc * states[1] * f * (1 - f), dc * i * (1 - g * g), d[0] * t * o * (1 - o)
         dz = np.concatenate(dz, -1)
-        return dz, dz, np.stack((0 * dc, dc * f))
+        return dz, dz, np.stack((np.zeros_like(dc), dc * f))
 
 
 class _Gated:
@@ -173,14 +176,14 @@ class _Recurrent(Layer, unnamed=2, usual=USUAL):
             init.uniform_(weight, -bound, bound)
 
     def started(self, states, shape, x):
-        """The states to start from, as a tuple: those given, or zeros."""
+        """The states to start from, (S, *shape): those given, or zeros."""
         if states is None:
-            return (zeros(*shape, dtype=x.dtype, device=x.device),) * self.states
-        given = states if isinstance(states, tuple) else (states,)
+            return zeros(self.states, *shape, dtype=x.dtype, device=x.device)
+        given = list(states) if isinstance(states, tuple) else [states]
         shapes = [tensor_of(type(self).__name__, "hx", one).shape for one in given]
         if shapes != [shape] * self.states:
             raise ShapeError(f"{type(self).__name__}: hx has shapes {shapes}, wanted {self.states} of {shape}")
-        return given
+        return F.stack(given)
 
     def check_input(self, input, ndim):
         """Refuse an input that has not so many dimensions, the last of input_size."""
@@ -189,19 +192,17 @@ class _Recurrent(Layer, unnamed=2, usual=USUAL):
             wanted = f"{ndim} dimensions, the last of {self.input_size}"
             raise ShapeError(f"{type(self).__name__}: input has shape {shape}, wanted {wanted}")
 
-    def run(self, x, suffix, states):
-        """The states of one direction of a layer at all steps; where it pays, in one pass on arrays."""
-        ih, hh = (
-            [getattr(self, f"{kind}_{part}{suffix}", None) for kind in ("weight", "bias")] for part in ("ih", "hh")
-        )
-        x, hx = F.linear(x, *ih), F.stack(list(states))
-        alike = x.dtype == hx.dtype == hh[0].dtype and x.dtype.itemsize > 2
-        on_cpu = {x.device, hx.device, hh[0].device} == {"cpu"}
-        return recurrence(x, hx, *hh, self)[0] if alike and on_cpu else steps(x, hx, *hh, self)
+    def run(self, x, suffix, hx):
+        """The states of one direction of a layer at all steps."""
+        parts = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+        weight, bias, *hidden = [getattr(self, part + suffix, None) for part in parts]
+        x = F.linear(x, weight, bias)
+        pays = x.device == "cpu" and x.dtype == hx.dtype and x.dtype.itemsize > 2
+        return recurrence(x, hx, *hidden, self)[0] if pays else steps(x, hx, *hidden, self)
 
     def given(self, states):
-        """The states as they are handed out: one by itself, two as a pair."""
-        return states[0] if self.states == 1 else states
+        """The states (S, ...) as they are handed out: one by itself, two as a pair."""
+        return states[0] if self.states == 1 else states.unbind(0)
 
 
 class _Layers(_Recurrent):
@@ -233,12 +234,11 @@ class _Layers(_Recurrent):
             outputs = []
             for suffix in suffixes:
                 back = suffix.endswith("reverse")
-                run = self.run(x.flip(0) if back else x, suffix, [one[len(ends)] for one in states])
+                run = self.run(x.flip(0) if back else x, suffix, states[:, len(ends)])
                 outputs.append(run[0, 1:].flip(0) if back else run[0, 1:])
                 ends.append(run[:, -1])
             x = outputs[0] if len(outputs) == 1 else F.cat(outputs, -1)
-        states = F.stack(ends, 1).unbind(0)
-        return (x.transpose(0, 1) if self.batch_first else x), self.given(states)
+        return (x.transpose(0, 1) if self.batch_first else x), self.given(F.stack(ends, 1))
 
 
 class _Cell(_Recurrent):
@@ -255,7 +255,7 @@ class _Cell(_Recurrent):
     def forward(self, input, hx=None):
         self.check_input(input, 2)
         states = self.started(hx, (len(input), self.hidden_size), input)
-        return self.given(self.run(input.unsqueeze(0), "", states)[:, 1].unbind(0))
+        return self.given(self.run(input.unsqueeze(0), "", states)[:, 1])
 
 
 class RNN(_Plain, _Layers):
