@@ -179,7 +179,7 @@ class _Recurrent(Layer, unnamed=2, usual=USUAL):
         """The states to start from, (S, *shape): those given, or zeros."""
         if states is None:
             return zeros(self.states, *shape, dtype=x.dtype, device=x.device)
-        given = list(states) if isinstance(states, tuple) else [states]
+        given = list(states) if isinstance(states, tuple | list) else [states]
         shapes = [tensor_of(type(self).__name__, "hx", one).shape for one in given]
         if shapes != [shape] * self.states:
             raise ShapeError(f"{type(self).__name__}: hx has shapes {shapes}, wanted {self.states} of {shape}")
