@@ -68,8 +68,7 @@ def recurrence(x, hx, weight, bias, cell):
     hidden, states[:, 0] = device.empty(x.shape, x.dtype), hx
     for t, gates in enumerate(x):
         hidden[t] = linear_op.forward(states[0, t], weight, bias)
-        for state, new in zip(states, cell.step(ARRAYS, gates, hidden[t], states[:, t]), strict=True):
-            state[t + 1] = new
+        states[:, t + 1] = cell.step(ARRAYS, gates, hidden[t], states[:, t])
     return states, hidden
 
 

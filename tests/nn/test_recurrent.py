@@ -11,6 +11,8 @@ def test_wrong_inputs_and_states_are_refused():
     lstm, x = nn.LSTM(3, 4), minigrad.zeros(5, 2, 3)
     with pytest.raises(ValueError, match=r"LSTM: input has shape \(5, 2, 2\), wanted 3 dimensions, the last of 3"):
         lstm(x[:, :, :2])
+    start = minigrad.ones(1, 2, 4)
+    assert minigrad.allclose(lstm(x, (start, start))[0], lstm(x, [start, start])[0])
     with pytest.raises(ValueError, match=r"LSTM: hx has shapes \[\(1, 2, 4\)\], wanted 2 of \(1, 2, 4\)"):
         lstm(x, minigrad.zeros(1, 2, 4))
     with pytest.raises(ValueError, match="RNN: nonlinearity is 'sin'"):
