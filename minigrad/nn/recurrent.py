@@ -60,7 +60,7 @@ def steps(x, hx, weight, bias, cell):
 
 @primitive(outputs=("states", "hidden"), fixed=("hidden", "cell"))
 def recurrence(x, hx, weight, bias, cell):
-    """What `steps` gives, on arrays of the CPU: one op where `steps` are ten for each step, so several times as fast.
+    """What `steps` gives, on arrays of the CPU: one op for the sequence in place of several for each of its steps.
 
     Grads   in one pass back over the steps; dW is one product of all of them
     """
