@@ -4,11 +4,14 @@ Work on arrays of a GPU goes to the current stream of this thread. Memory, copie
 """
 
 import contextlib
+from functools import partial
+from types import SimpleNamespace
 
 from minigrad_kernels.errors import KindError, StateError
 from minigrad_kernels.toolchain.watch import watching
 
 from . import device as devices
+from .amp import GradScaler, autocast
 from .core.interceptors import Interceptor, proceed
 from .device import gpu_name, memory_statistics
 
@@ -16,6 +19,8 @@ __all__ = [
     "current_device", "device_count", "emit_nvtx", "get_device_name", "is_available", "mem_get_info",
     "memory_statistics", "set_device", "stream", "synchronize", "Stream",
 ]  # fmt: skip
+
+amp = SimpleNamespace(GradScaler=GradScaler, autocast=partial(autocast, "cuda"))  # as it was called before minigrad.amp
 
 
 def device_count():

@@ -47,7 +47,7 @@ def load(f, map_location="cpu", weights_only=True, mmap=None):
     """
     content = f.read() if hasattr(f, "read") else Path(f).read_bytes()
     try:
-        if content[:4] == b"PK\x03\x04" or content[:1] == b"\x80":
+        if content[8:9] != b"{" and content[:1] in (b"P", b"\x80"):  # "{" follows the size of our header, any byte
             hint = "in PyTorch, safetensors.torch.save_file(state_dict, file) writes what minigrad.load_weights reads"
             raise ValueError(f"it is a pickle, as torch.save writes it, and could run code; {hint}")
         return _whole(checkpoint.unpacked(content)["saved"], map_location or "cpu")

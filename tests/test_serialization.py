@@ -32,6 +32,15 @@ def test_what_is_saved_comes_back(tmp_path):
     assert (minigrad.load(io.BytesIO(file.getvalue())) == half).all()
 
 
+def test_a_file_is_no_pickle_because_of_the_size_of_its_header(tmp_path):
+    found = set()
+    for size in range(0, 256, 8):
+        minigrad.save("a" * size, tmp_path / "text")
+        found.add((tmp_path / "text").read_bytes()[0])
+        assert minigrad.load(tmp_path / "text") == "a" * size
+    assert {0x50, 0x80} <= found  # as a pickle begins
+
+
 def test_what_cannot_be_saved_or_loaded_is_refused(tmp_path):
     file = tmp_path / "kept.pt"
     minigrad.save([1], file)

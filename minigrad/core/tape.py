@@ -74,6 +74,8 @@ class Node:
             if version is not None:
                 self.versions.append((name, version, version[0]))
 
+    next_functions = property(lambda self: tuple((edge.target.node, edge.target.output) for edge in self.edges))
+
     def gradients(self, incoming, wanted, create_graph):
         """(target, gradient, whether the engine alone holds it) for each edge in wanted.
 
@@ -241,11 +243,14 @@ def after_backward(function):
     functions.append(function)
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, allow_unused=False):
+def grad(
+    outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=False
+):
     """The gradients of the sum of outputs with respect to inputs, leaves or not; .grad is left alone.
 
     outputs         a scalar Tensor or several; others need grad_outputs of their shapes
     inputs          a Tensor or several
+    only_inputs     PyTorch's, without effect: it is so always
     allow_unused    give None for an input that the outputs do not depend on, instead of an error
     Returns a tuple with one Tensor per input. Only rules on a path to an input are asked.
     Errors  as Tensor.backward; RuntimeError for an unused input

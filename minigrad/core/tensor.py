@@ -30,6 +30,7 @@ class Tensor(Methods):
                     array, which then takes the place of the array
     requires_grad   whether gradients flow to it
     grad            a Tensor after backward() reached this leaf, else None
+    grad_fn         the recorded operation that made it, whose next_functions are those that made its arguments; or None
     is_leaf         whether it was made by the user and not by an operation on Tensors that require gradients
 
     Operators make new Tensors. A leaf is updated in place by `a += b`, `a[i] = b`, `a.add_(b)` and their like where
@@ -89,6 +90,7 @@ class Tensor(Methods):
     shape, dtype, ndim = (property(operator.attrgetter(f"_data.{name}")) for name in ("shape", "dtype", "ndim"))
     device = property(lambda self: device.device_of(self.array))
     node = property(lambda self: None if self.target is None else self.target.node)
+    grad_fn = property(lambda self: None if self.is_leaf else self.node)
     is_leaf = property(lambda self: self.target is None or self.target.node.__class__ is Leaf)
     requires_grad = property(operator.attrgetter("_requires_grad"), lambda self, value: self.requires_grad_(value))
 

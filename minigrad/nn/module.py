@@ -9,7 +9,6 @@ import functools
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain.watch import part, watchers
@@ -77,9 +76,9 @@ class Module:
         else:
             self._register(name, value, kind, over=True)
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name): ...  # to a type checker: parts have any names
+    def __getattr__(self, name):
+        """What is missing; programs call it for parts, too."""
+        return object.__getattribute__(self, name)
 
     def __delattr__(self, name):
         object.__delattr__(self, name)

@@ -12,13 +12,21 @@ Source      Elman 1990, "Finding structure in time"; Hochreiter and Schmidhuber 
 import math
 from dataclasses import KW_ONLY, InitVar
 from functools import partial
+from types import SimpleNamespace
 from typing import Annotated
+
+import numpy as np
 
 from minigrad_kernels.errors import ShapeError
 
+from .. import device
 from ..core.check import number_of, one_of
 from ..core.create import zeros
+from ..core.primitive import primitive
+from ..core.tape import grad
 from ..core.tensor import tensor_of
+from ..ops.matmul import linear_op, product
+from ..ops.reduce import column_sums
 from . import functional as F
 from . import init
 from .layer import Layer, Positive, Size
@@ -30,16 +38,80 @@ NONLINEAR = ("tanh", "relu")
 USUAL = ("num_layers", "bias", "batch_first", "dropout", "bidirectional", "nonlinearity")
 
 
+ARRAYS = SimpleNamespace(  # what a step takes from F, for arrays
+    chunk=lambda x, count, dim: x.reshape(len(x), count, x.shape[-1] // count).swapaxes(0, 1),
+    relu=lambda x: np.maximum(x, 0),
+    sigmoid=lambda x: 0.5 * np.tanh(0.5 * x) + 0.5,
+    tanh=np.tanh,
+)
+
+
+def steps(x, hx, weight, bias, cell):
+    """The states of all steps of a direction, those given first: step by step, on any device.
+
+    Math    hidden_t = W h_t + b, where h is the first of the states;  states_t+1 = step(x_t, hidden_t, states_t)
+    Shapes  x and hidden (L, N, G H), hx (S, N, H), weight (G H, H), bias (G H,) -> states (S, L + 1, N, H)
+    """
+    states = [hx.unbind(0)]
+    for gates in x.unbind(0):
+        states.append(cell.step(F, gates, F.linear(states[-1][0], weight, bias), states[-1]))
+    return F.stack([F.stack(list(state)) for state in zip(*states, strict=True)])
+
+
+@primitive(outputs=("states", "hidden"), fixed=("hidden", "cell"))
+def recurrence(x, hx, weight, bias, cell):
+    """What `steps` gives, on arrays of the CPU: one op for the sequence in place of several for each of its steps.
+
+    Grads   in one pass back over the steps; dW is one product of all of them
+    """
+    states = device.empty((len(hx), len(x) + 1, *hx.shape[1:]), x.dtype)
+    hidden, states[:, 0] = device.empty(x.shape, x.dtype), hx
+    for t, gates in enumerate(x):
+        hidden[t] = linear_op.forward(states[0, t], weight, bias)
+        states[:, t + 1] = cell.step(ARRAYS, gates, hidden[t], states[:, t])
+    return states, hidden
+
+
+@recurrence.fast_grads
+def _gradients(g, x, weight, cell, states, hidden):
+    dx, dhidden, d = device.empty(x.shape, x.dtype), device.empty(x.shape, x.dtype), g[:, -1].copy()
+    for t in reversed(range(len(x))):
+        dx[t], dhidden[t], passed = cell.back(d, x[t], hidden[t], states[:, t], states[:, t + 1])
+        d = g[:, t] + passed
+        d[0] += product.forward(dhidden[t], weight)
+    rows, before = dhidden.reshape(-1, len(weight)), states[0, :-1].reshape(-1, weight.shape[1])
+    return {"x": dx, "hx": d, "weight": product.forward(rows.T, before), "bias": column_sums(rows)}
+
+
+def _by_steps(name):
+    """The rule of an argument, where its gradient will be differentiated itself."""
+
+    def rule(g, x, hx, weight, bias, cell):
+        values = {"x": x, "hx": hx, "weight": weight, "bias": bias}
+        return grad(steps(**values, cell=cell), values[name], g, create_graph=True)[0]
+
+    return rule
+
+
+recurrence.grads(**{name: _by_steps(name) for name in ("x", "hx", "weight", "bias")})
+
+
 class _Plain:
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu of it.
 
-    A step takes W_ih x + b_ih, W_hh h + b_hh and the states, and gives the next states, of which the first is h.
+    A step takes W_ih x + b_ih, W_hh h + b_hh and the states, and gives the next states, of which the first is h; m has
+    the functions, F or ARRAYS. Its way back takes the gradients of the next states and gives those of all three, of the
+    states without what comes through W_hh h.
     """
 
     nonlinearity: str
 
-    def step(self, x, h, states):
-        return (getattr(F, self.nonlinearity)(x + h),)
+    def step(self, m, x, h, states):
+        return (getattr(m, self.nonlinearity)(x + h),)
+
+    def back(self, d, x, h, states, new):
+        dz = d[0] * (1 - new[0] * new[0] if self.nonlinearity == "tanh" else new[0] > 0)
+        return dz, dz, np.zeros_like(d)
 
 
 class _Long:
@@ -47,10 +119,18 @@ class _Long:
 
     gates, states = 4, 2
 
-    def step(self, x, h, states):
-        i, f, g, o = (x + h).chunk(4, -1)
-        c = F.sigmoid(f) * states[1] + F.sigmoid(i) * F.tanh(g)
-        return F.sigmoid(o) * F.tanh(c), c
+    def step(self, m, x, h, states):
+        i, f, g, o = m.chunk(x + h, 4, -1)
+        c = m.sigmoid(f) * states[1] + m.sigmoid(i) * m.tanh(g)
+        return m.sigmoid(o) * m.tanh(c), c
+
+    def back(self, d, x, h, states, new):
+        gates = ARRAYS.chunk(x + h, 4, -1)
+        (i, f, o), (g, t) = ARRAYS.sigmoid(gates[[0, 1, 3]]), np.tanh((gates[2], new[1]))
+        dc = d[1] + d[0] * o * (1 - t * t)
+        dz = dc * g * i * (1 - i), dc * states[1] * f * (1 - f), dc * i * (1 - g * g), d[0] * t * o * (1 - o)
+        dz = np.concatenate(dz, -1)
+        return dz, dz, np.stack((np.zeros_like(dc), dc * f))
 
 
 class _Gated:
@@ -58,10 +138,18 @@ class _Gated:
 
     gates = 3
 
-    def step(self, x, h, states):
-        (rx, zx, nx), (rh, zh, nh) = x.chunk(3, -1), h.chunk(3, -1)
-        z, n = F.sigmoid(zx + zh), F.tanh(nx + F.sigmoid(rx + rh) * nh)
+    def step(self, m, x, h, states):
+        (rx, zx, nx), (rh, zh, nh) = m.chunk(x, 3, -1), m.chunk(h, 3, -1)
+        z, n = m.sigmoid(zx + zh), m.tanh(nx + m.sigmoid(rx + rh) * nh)
         return (n + z * (states[0] - n),)
+
+    def back(self, d, x, h, states, new):
+        (rx, zx, nx), (rh, zh, nh) = ARRAYS.chunk(x, 3, -1), ARRAYS.chunk(h, 3, -1)
+        r, z = ARRAYS.sigmoid(rx + rh), ARRAYS.sigmoid(zx + zh)
+        n = np.tanh(nx + r * nh)
+        dz, dn = d[0] * (states[0] - n) * z * (1 - z), d[0] * (1 - z) * (1 - n * n)
+        dr = dn * nh * r * (1 - r)
+        return np.concatenate((dr, dz, dn), -1), np.concatenate((dr, dz, dn * r), -1), d * z
 
 
 class _Recurrent(Layer, unnamed=2, usual=USUAL):
@@ -86,20 +174,15 @@ class _Recurrent(Layer, unnamed=2, usual=USUAL):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def product(self, part, suffix, x):
-        """W x + b."""
-        bias = getattr(self, f"bias_{part}{suffix}") if self.bias else None
-        return F.linear(x, getattr(self, f"weight_{part}{suffix}"), bias)
-
     def started(self, states, shape, x):
-        """The states to start from, as a tuple: those given, or zeros."""
+        """The states to start from, (S, *shape): those given, or zeros."""
         if states is None:
-            return (zeros(*shape, dtype=x.dtype, device=x.device),) * self.states
-        given = states if isinstance(states, tuple) else (states,)
+            return zeros(self.states, *shape, dtype=x.dtype, device=x.device)
+        given = list(states) if isinstance(states, tuple | list) else [states]
         shapes = [tensor_of(type(self).__name__, "hx", one).shape for one in given]
         if shapes != [shape] * self.states:
             raise ShapeError(f"{type(self).__name__}: hx has shapes {shapes}, wanted {self.states} of {shape}")
-        return given
+        return F.stack(given)
 
     def check_input(self, input, ndim):
         """Refuse an input that has not so many dimensions, the last of input_size."""
@@ -108,9 +191,17 @@ class _Recurrent(Layer, unnamed=2, usual=USUAL):
             wanted = f"{ndim} dimensions, the last of {self.input_size}"
             raise ShapeError(f"{type(self).__name__}: input has shape {shape}, wanted {wanted}")
 
+    def run(self, x, suffix, hx):
+        """The states of one direction of a layer at all steps."""
+        parts = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")
+        weight, bias, *hidden = [getattr(self, part + suffix, None) for part in parts]
+        x = F.linear(x, weight, bias)
+        pays = x.device == "cpu" and x.dtype == hx.dtype and x.dtype.itemsize > 2
+        return recurrence(x, hx, *hidden, self)[0] if pays else steps(x, hx, *hidden, self)
+
     def given(self, states):
-        """The states as they are handed out: one by itself, two as a pair."""
-        return states[0] if self.states == 1 else states
+        """The states (S, ...) as they are handed out: one by itself, two as a pair."""
+        return states[0] if self.states == 1 else states.unbind(0)
 
 
 class _Layers(_Recurrent):
@@ -141,20 +232,12 @@ class _Layers(_Recurrent):
                 x = F.dropout(x, self.dropout, self.training)
             outputs = []
             for suffix in suffixes:
-                output, end = self.run(x, suffix, tuple(one[len(ends)] for one in states))
-                outputs.append(output)
-                ends.append(end)
+                back = suffix.endswith("reverse")
+                run = self.run(x.flip(0) if back else x, suffix, states[:, len(ends)])
+                outputs.append(run[0, 1:].flip(0) if back else run[0, 1:])
+                ends.append(run[:, -1])
             x = outputs[0] if len(outputs) == 1 else F.cat(outputs, -1)
-        states = tuple(F.stack(list(state)) for state in zip(*ends, strict=True))
-        return (x.transpose(0, 1) if self.batch_first else x), self.given(states)
-
-    def run(self, x, suffix, states):
-        """(outputs, last states) of one direction of a layer."""
-        inputs, outputs, backwards = self.product("ih", suffix, x).unbind(0), [], suffix.endswith("reverse")
-        for gates in reversed(inputs) if backwards else inputs:
-            states = self.step(gates, self.product("hh", suffix, states[0]), states)
-            outputs.append(states[0])
-        return F.stack(outputs[::-1] if backwards else outputs), states
+        return (x.transpose(0, 1) if self.batch_first else x), self.given(F.stack(ends, 1))
 
 
 class _Cell(_Recurrent):
@@ -171,7 +254,7 @@ class _Cell(_Recurrent):
     def forward(self, input, hx=None):
         self.check_input(input, 2)
         states = self.started(hx, (len(input), self.hidden_size), input)
-        return self.given(self.step(self.product("ih", "", input), self.product("hh", "", states[0]), states))
+        return self.given(self.run(input.unsqueeze(0), "", states)[:, 1])
 
 
 class RNN(_Plain, _Layers):

@@ -208,6 +208,13 @@ def test_grad_of_leaves_inner_tensors_and_outputs_asks_only_rules_on_the_path():
         grad(x.sum(), unused)
 
 
+def test_a_result_knows_the_operations_that_made_it():
+    x = Tensor([1.0], requires_grad=True)
+    y = x * 3
+    made = (y + x).grad_fn
+    assert x.grad_fn is None and made.next_functions[0] == (y.grad_fn, 0) and made.next_functions[1][0] is x.node
+
+
 def test_a_graph_is_gone_through_once_unless_it_is_retained():
     x, w = leaf(3), leaf(3)
     shared = ops.exp(x)

@@ -4,16 +4,32 @@ import pytest
 
 import minigrad
 from minigrad import nn
+from minigrad.nn.recurrent import recurrence, steps
 
 
 def test_wrong_inputs_and_states_are_refused():
     lstm, x = nn.LSTM(3, 4), minigrad.zeros(5, 2, 3)
     with pytest.raises(ValueError, match=r"LSTM: input has shape \(5, 2, 2\), wanted 3 dimensions, the last of 3"):
         lstm(x[:, :, :2])
+    start = minigrad.ones(1, 2, 4)
+    assert minigrad.allclose(lstm(x, (start, start))[0], lstm(x, [start, start])[0])
     with pytest.raises(ValueError, match=r"LSTM: hx has shapes \[\(1, 2, 4\)\], wanted 2 of \(1, 2, 4\)"):
         lstm(x, minigrad.zeros(1, 2, 4))
     with pytest.raises(ValueError, match="RNN: nonlinearity is 'sin'"):
         nn.RNN(3, 4, nonlinearity="sin")
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_all_steps_at_once_give_what_single_steps_give(name):
+    """Values, gradients and second gradients; in 16 bits it goes step by step."""
+    minigrad.manual_seed(0)
+    cell = getattr(nn, f"{name}Cell")(2, 3).double()
+    x, hx = minigrad.randn(3, 2, 3 * cell.gates), minigrad.randn(cell.states, 2, 3)
+    given = [x.double().requires_grad_(), hx.double().requires_grad_(), cell.weight_hh, cell.bias_hh]
+    together, apart = (lambda *given, op=op: op(*given, cell) for op in (lambda *given: recurrence(*given)[0], steps))
+    assert minigrad.allclose(together(*given), apart(*given), 1e-12)
+    assert minigrad.gradcheck(together, given) and minigrad.gradgradcheck(together, given)
+    assert minigrad.allclose(cell.half()(x[0, :, :2].half())[0].float(), cell.float()(x[0, :, :2])[0], atol=3e-3)
 
 
 def test_dropout_lies_between_layers_and_rests_in_evaluation():

@@ -156,8 +156,7 @@ def wgan_gp(torch, nn, F):
     def compute_gradient_penalty(D, real_samples, fake_samples, alpha):
         interpolates = (alpha * real_samples + ((1 - alpha) * fake_samples)).requires_grad_(True)
         d = D(interpolates)
-        # only_inputs=True, deprecated and PyTorch's default, is left out
-        options = {"grad_outputs": torch.ones_like(d), "create_graph": True, "retain_graph": True}
+        options = {"grad_outputs": torch.ones_like(d), "create_graph": True, "retain_graph": True, "only_inputs": True}
         gradients = torch.autograd.grad(outputs=d, inputs=interpolates, **options)[0]
         gradients = gradients.view(gradients.size(0), -1)
         return ((gradients.norm(2, dim=1) - 1) ** 2).mean()

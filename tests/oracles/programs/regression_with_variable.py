@@ -33,4 +33,5 @@ for t in range(20):
     loss.backward()
     optimizer.step()
     if t % 5 == 0:
+        print(loss.grad_fn, loss.grad_fn.next_functions[0][0], net.__getattr__("hidden"), x.grad_fn)
         result.append(loss.data.numpy())

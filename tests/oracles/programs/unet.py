@@ -50,13 +50,18 @@ optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3, weight_decay=1e-8, 
 images = torch.rand(2, 1, 8, 8)
 masks = (images.squeeze(1) > 0.5).float()
 criterion = nn.BCEWithLogitsLoss()
+torch.backends.cuda.matmul.allow_tf32 = True
+grad_scaler = torch.cuda.amp.GradScaler(enabled=False)
 result = []
 for _ in range(3):
-    masks_pred = model(images)
-    loss = criterion(masks_pred.squeeze(1), masks.float())
-    loss += 1 - dice_coeff(torch.sigmoid(masks_pred.squeeze(1)), masks)
+    with torch.cuda.amp.autocast(enabled=False):
+        masks_pred = model(images)
+        loss = criterion(masks_pred.squeeze(1), masks.float())
+        loss += 1 - dice_coeff(torch.sigmoid(masks_pred.squeeze(1)), masks)
     optimizer.zero_grad(set_to_none=True)
-    loss.backward()
+    grad_scaler.scale(loss).backward()
+    grad_scaler.unscale_(optimizer)
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    optimizer.step()
+    grad_scaler.step(optimizer)
+    grad_scaler.update()
     result.append(loss.item())
