@@ -3,25 +3,6 @@
 from . import functional as F
 from .layer import Layer
 
-__all__ = [
-    "ELU",
-    "GELU",
-    "Dropout",
-    "Dropout1d",
-    "Dropout2d",
-    "Hardtanh",
-    "LeakyReLU",
-    "LogSigmoid",
-    "LogSoftmax",
-    "ReLU",
-    "ReLU6",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Tanh",
-]
-
 
 class ReLU(Layer, op=F.relu):
     """max(x, 0)."""

@@ -9,8 +9,6 @@ from ..core.tensor import Tensor
 from .module import Module
 from .parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "ParameterList", "Sequential"]
-
 
 class _Row(Module):
     """Parts in an order, named by their numbers; kind: of which kind they are."""

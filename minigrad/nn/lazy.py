@@ -8,8 +8,6 @@ from .linear import Linear
 from .module import Module
 from .norm import BatchNorm1d, BatchNorm2d
 
-__all__ = ["LazyBatchNorm1d", "LazyBatchNorm2d", "LazyConv2d", "LazyLinear"]
-
 
 class _Lazy(Module):
     """becomes: the layer; axis: of the input, along which its size is read."""

@@ -11,21 +11,6 @@ from ..core.tensor import Tensor
 from . import functional as F
 from .layer import Layer
 
-__all__ = [
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "CosineSimilarity",
-    "CrossEntropyLoss",
-    "HuberLoss",
-    "KLDivLoss",
-    "L1Loss",
-    "MSELoss",
-    "NLLLoss",
-    "PairwiseDistance",
-    "SmoothL1Loss",
-    "TripletMarginLoss",
-]
-
 
 class _Loss(Layer):
     """What gives its op options by their names, and shows none of them, as in PyTorch."""

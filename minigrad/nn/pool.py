@@ -10,8 +10,6 @@ from dataclasses import KW_ONLY, field
 from . import functional as F
 from .layer import Layer, Sizes
 
-__all__ = ["AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"]
-
 
 class _Pool(Layer):
     kernel_size: Sizes

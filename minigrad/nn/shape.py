@@ -10,23 +10,6 @@ from . import functional as F
 from .layer import Layer, Sizes
 from .module import Module
 
-__all__ = [
-    "CircularPad1d",
-    "CircularPad2d",
-    "ConstantPad1d",
-    "ConstantPad2d",
-    "Flatten",
-    "Identity",
-    "ReflectionPad1d",
-    "ReflectionPad2d",
-    "ReplicationPad1d",
-    "ReplicationPad2d",
-    "Unflatten",
-    "Upsample",
-    "ZeroPad1d",
-    "ZeroPad2d",
-]
-
 ANY = -(1 << 63)
 
 

@@ -21,22 +21,6 @@ from minigrad_kernels.toolchain.modes import capturing
 from ..core.check import integer_of, number_of, one_of
 from .optimizer import Optimizer, plain
 
-__all__ = [
-    "ConstantLR",
-    "CosineAnnealingLR",
-    "CosineAnnealingWarmRestarts",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "OneCycleLR",
-    "PolynomialLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]
-
 
 class LRScheduler:
     """A schedule from its function: LRScheduler(optimizer, lambda t, first: first / (1 + t)).
@@ -365,3 +349,6 @@ class ReduceLROnPlateau(LRScheduler):
                 cut = max(group["lr"] * self.factor, least)
                 group["lr"] = cut if group["lr"] - cut > self.eps else group["lr"]
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+
+__all__ = [name for name, value in globals().items() if isinstance(value, type) and issubclass(value, LRScheduler)]

@@ -23,6 +23,8 @@ from ..core.tape import write
 from ..core.tensor import Tensor
 from .optimizer import Optimizer, plain
 
+__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop"]
+
 OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
 NUMBERS = frozenset({float, int, bool})
