@@ -14,7 +14,7 @@ import inspect
 import math
 from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
-from typing import Annotated, dataclass_transform, get_args, get_origin
+from typing import Annotated, dataclass_transform
 
 from ..core.check import flag_of, integer_of, number_of
 from ..core.tensor import Tensor
@@ -63,8 +63,7 @@ class Layer(Module):
             if option.type == Tensor | None:
                 self._register(option.name, value, Tensor, over=True)
                 continue
-            annotated = get_origin(option.type) is Annotated
-            check = get_args(option.type)[1] if annotated else CHECKS.get(option.type)
+            check, *_ = getattr(option.type, "__metadata__", [CHECKS.get(option.type)])  # of Annotated[type, check]
             if check is not None:
                 setattr(self, option.name, check(type(self).__name__, option.name, value))
 

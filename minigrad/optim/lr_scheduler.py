@@ -245,8 +245,7 @@ class OneCycleLR(LRScheduler):
         div_factor=25.0,
         final_div_factor=1e4,
     ):
-        if total_steps is None and epochs is not None and steps_per_epoch is not None:
-            total_steps = epochs * steps_per_epoch
+        total_steps = (epochs or 0) * (steps_per_epoch or 0) if total_steps is None else total_steps
         if cycle_momentum:
             raise ShapeError("OneCycleLR: cycle_momentum is True, wanted False: only the rate is changed here")
         integer_of("OneCycleLR", "total_steps", total_steps, 1)
