@@ -51,14 +51,14 @@ class _Conv(_Convolution):
     bias: InitVar[bool] = True
 
 
-class Conv1d(_Conv, op=F.conv1d, dims=1, order=TAPS_FIRST):
+class Conv1d(_Conv, op=F.conv1d, dims=1, axes=TAPS_FIRST):
     """One-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P).
 
     Shapes  (N, in_channels, L) -> (N, out_channels, I), see conv1d; N may be absent
     """
 
 
-class Conv2d(_Conv, op=F.conv2d, dims=2, order=FILTER):
+class Conv2d(_Conv, op=F.conv2d, dims=2, axes=FILTER):
     """Two-dimensional cross-correlation with learned filters, weight (out_channels, in_channels / groups, P, Q).
 
     Shapes  (N, in_channels, H, W) -> (N, out_channels, I, J), see conv2d; N may be absent
@@ -78,7 +78,7 @@ class _ConvTranspose(_Convolution, transposed=True):
     dilation: Sizes = 1
 
 
-class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d, dims=1, order=TAPS_FIRST):
+class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d, dims=1, axes=TAPS_FIRST):
     """The adjoint of Conv1d: longer sequences of shorter ones; weight (in_channels, out_channels / groups, P).
 
     output_padding  elements that are added at the end of the output, where several sizes would do
@@ -86,7 +86,7 @@ class ConvTranspose1d(_ConvTranspose, op=F.conv_transpose1d, dims=1, order=TAPS_
     """
 
 
-class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d, dims=2, order=FILTER):
+class ConvTranspose2d(_ConvTranspose, op=F.conv_transpose2d, dims=2, axes=FILTER):
     """The adjoint of Conv2d: larger images of smaller ones; weight (in_channels, out_channels / groups, P, Q).
 
     output_padding  rows and columns that are added below and to the right, where several sizes would do

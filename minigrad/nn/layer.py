@@ -88,10 +88,10 @@ class Weighted(Layer):
 
     shapes              a method that gives (shape of weight, shape of bias), None for one that is not there
     reset_parameters    a method that draws them
-    order               of the axes of the weight in memory
+    axes                how those of the weight lie in memory, see parameter
     """
 
-    order = None
+    axes = None
 
     _: KW_ONLY
     device: InitVar[object] = None
@@ -100,7 +100,7 @@ class Weighted(Layer):
     def __post_init__(self, device, dtype, bias=True):
         super().__post_init__()
         weight, shift = self.shapes()
-        for name, shape, order in (("weight", weight, self.order), ("bias", shift if bias else None, None)):
+        for name, shape, order in (("weight", weight, self.axes), ("bias", shift if bias else None, None)):
             made = None if shape is None else parameter(type(self).__name__, shape, device, dtype, order)
             self.register_parameter(name, made)
         self.reset_parameters()
