@@ -291,6 +291,14 @@ def test_values_of_initialisers():
     assert nn.init.ones_(large).array.all() and nn.init.constant_(large, 2.5).array.min() == 2.5
 
 
+def test_layers_start_anew():
+    model = network()
+    nn.init.zeros_(model[0].weight), nn.init.zeros_(model[1].norm.weight), model(image(2, 1, 8, 8))
+    for layer in model.modules():
+        getattr(layer, "reset_parameters", int)()
+    assert model[0].weight.array.all() and same(values(model[1].norm), values(network()[1].norm))
+
+
 # ---- the summary -----------------------------------------------------------------------------------------------------
 
 
