@@ -72,7 +72,7 @@ class _BatchNorm(_Channels):
 
     def reset_running_stats(self):
         """Forget the batches seen so far."""
-        if getattr(self, "running_mean", None) is not None:
+        if getattr(self, "running_mean", None) is not None:  # nor while weight and bias are made, before it
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
             init.zeros_(self.num_batches_tracked)
