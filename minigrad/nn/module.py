@@ -20,7 +20,6 @@ from ..core.check import function_of
 from ..core.modes import no_grad
 from ..core.tape import write, zero_grad
 from ..core.tensor import Handle, Tensor
-from ..ops.conversions import to
 from .parameter import Parameter
 
 _IncompatibleKeys = namedtuple("_IncompatibleKeys", ("missing_keys", "unexpected_keys"))
@@ -255,26 +254,34 @@ class Module:
         function(self)
         return self
 
-    def to(self, *targets, **named):
+    def to(self, *targets, device=None, dtype=None, non_blocking=False, memory_format=None):
         """Move all parameters and buffers to a device, and the floating ones to an element type; returns self.
 
         They stay the same objects, so an optimiser made before keeps them; its state, if any, does not follow.
 
-        targets, named  those of Tensor.to: a device, an element type, both, or a Tensor that has them
+        targets         a device, an element type, both, or a Tensor that has them
+        non_blocking, memory_format  are PyTorch's and change nothing: filters and images lie channels last anyway
         """
+        place = kind = None
+        for target in (*targets, device, dtype):
+            if isinstance(target, Tensor):
+                place, kind = target.device, target.dtype
+            elif devices.is_device(target):
+                place = target
+            elif target is not None:
+                kind = devices.element_type(target)
+        if kind is not None and not devices.is_floating(kind):
+            raise KindError(f"to: dtype is {kind}, wanted a floating one for the parameters of a Module")
 
-        def changed(tensor):
-            found = to(tensor.detach(), *targets, **named)
-            if not devices.is_floating(tensor.dtype):  # a count stays one
-                return to(tensor.detach(), found.device).array
-            if not devices.is_floating(found.dtype):
-                raise KindError(f"to: dtype is {found.dtype}, wanted a floating one for the parameters of a Module")
-            return found.array
+        def change(array):
+            array = array if place is None else devices.move(array, place)
+            wanted = kind is not None and devices.is_floating(array.dtype) and array.dtype != kind
+            return devices.cast(array, kind) if wanted else array
 
         tensors = [*self.parameters(), *self.buffers()]
         tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
-        # All are changed before any is replaced, as memory may not suffice.
-        for tensor, array in zip(tensors, [changed(tensor) for tensor in tensors], strict=True):
+        changed = [change(tensor.array) for tensor in tensors]  # all before any, as memory may not suffice
+        for tensor, array in zip(tensors, changed, strict=True):
             tensor.data = array
         return self
 
