@@ -1,10 +1,12 @@
 """Networks by name: what the command line trains, and models to start from.
 
 Each is a function of the shape of an image and the number of classes. ReLU follows each convolution and each
-dense layer but the last, whose outputs are scores for cross entropy.
+dense layer but the last, whose outputs are scores for cross entropy. A convolution is stated as (filters, height and
+width of the window, padding, height and width of the pool behind it), where a pool of 1 is none.
 """
 
 import inspect
+import math
 import runpy
 from dataclasses import dataclass
 
@@ -19,15 +21,7 @@ __all__ += ["mnist_net", "resnet18"]
 
 def digits_cnn(shape=(1, 8, 8), classes=10):
     """3x3 convolutions with 16, 32 and 64 filters that keep the size, one pool, dense: for small images."""
-    channels, height, width = shape
-    return nn.Sequential(
-        *_convolution(channels, 16, 3, padding=1),
-        *_convolution(16, 32, 3, padding=1),
-        *_convolution(32, 64, 3, padding=1),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(64 * (height // 2) * (width // 2), classes),
-    )
+    return _stacked(shape, classes, [(16, 3, 1, 1), (32, 3, 1, 1), (64, 3, 1, 2)])
 
 
 def keras_cnn(shape=(1, 28, 28), classes=10):
@@ -35,17 +29,7 @@ def keras_cnn(shape=(1, 28, 28), classes=10):
 
     Source  TensorFlow, "Convolutional Neural Network (CNN)" tutorial
     """
-    channels, height, width = shape
-    height, width = (((size - 2) // 2 - 2) // 2 for size in (height, width))
-    return nn.Sequential(
-        *_convolution(channels, 32, 3),
-        nn.MaxPool2d(2),
-        *_convolution(32, 64, 3),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        *_dense(64 * height * width, 64),
-        nn.Linear(64, classes),
-    )
+    return _stacked(shape, classes, [(32, 3, 0, 2), (64, 3, 0, 2)], [64])
 
 
 def lenet(shape=(1, 28, 28), classes=10):
@@ -53,19 +37,8 @@ def lenet(shape=(1, 28, 28), classes=10):
 
     Source  LeCun, Bottou, Bengio and Haffner 1998, "Gradient-based learning applied to document recognition"
     """
-    channels, height, width = shape
-    padding = tuple(max(0, (32 - size + 1) // 2) for size in (height, width))
-    height, width = (((size + 2 * pad - 4) // 2 - 4) // 2 for size, pad in zip((height, width), padding, strict=True))
-    return nn.Sequential(
-        *_convolution(channels, 6, 5, padding=padding),
-        nn.MaxPool2d(2),
-        *_convolution(6, 16, 5),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        *_dense(16 * height * width, 120),
-        *_dense(120, 84),
-        nn.Linear(84, classes),
-    )
+    padding = tuple(max(0, (32 - size + 1) // 2) for size in shape[1:])
+    return _stacked(shape, classes, [(6, 5, padding, 2), (16, 5, 0, 2)], [120, 84])
 
 
 def mnist_net(shape=(1, 28, 28), classes=10):
@@ -73,33 +46,28 @@ def mnist_net(shape=(1, 28, 28), classes=10):
 
     Source  PyTorch, examples/mnist
     """
-    channels, height, width = shape
-    return nn.Sequential(
-        *_convolution(channels, 32, 3),
-        *_convolution(32, 64, 3),
-        nn.MaxPool2d(2),
-        nn.Dropout(0.25),
-        nn.Flatten(),
-        *_dense(64 * ((height - 4) // 2) * ((width - 4) // 2), 128),
-        nn.Dropout(0.5),
-        nn.Linear(128, classes),
-    )
+    *convolutions, flatten, dense, relu, scores = _stacked(shape, classes, [(32, 3, 0, 1), (64, 3, 0, 2)], [128])
+    return nn.Sequential(*convolutions, nn.Dropout(0.25), flatten, dense, relu, nn.Dropout(0.5), scores)
 
 
 def mlp(shape=(1, 28, 28), classes=10):
     """Two dense layers of 128 and the scores: no convolution, to compare with."""
-    channels, height, width = shape
-    return nn.Sequential(
-        nn.Flatten(), *_dense(channels * height * width, 128), *_dense(128, 128), nn.Linear(128, classes)
-    )
+    return _stacked(shape, classes, [], [128, 128])
 
 
-def _convolution(channels, filters, size, padding=0):
-    return nn.Conv2d(channels, filters, size, padding=padding), nn.ReLU()
-
-
-def _dense(inputs, outputs):
-    return nn.Linear(inputs, outputs), nn.ReLU()
+def _stacked(shape, classes, convolutions, dense=()):
+    """Convolutions, stated as above, then dense layers with so many outputs, then the scores."""
+    (channels, *sizes), layers = shape, []
+    for filters, kernel, padding, pool in convolutions:
+        convolution = nn.Conv2d(channels, filters, kernel, padding=padding)
+        layers += [convolution, nn.ReLU(), *[nn.MaxPool2d(pool)] * (pool > 1)]
+        pads, channels = convolution.padding, filters
+        sizes = [(size + 2 * pad - kernel + 1) // pool for size, pad in zip(sizes, pads, strict=True)]
+    layers, inputs = [*layers, nn.Flatten()], channels * math.prod(sizes)
+    for outputs in dense:
+        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
+        inputs = outputs
+    return nn.Sequential(*layers, nn.Linear(inputs, classes))
 
 
 # ---- residual network ----------------------------------------------------------------------------------
@@ -151,22 +119,20 @@ def resnet18(shape=(3, 32, 32), classes=10):
 class Architecture:
     """A network and what it wants.
 
-    smallest    height and width below which a map inside would vanish
     made_for    height and width of the images it was designed for; None where any will do
     normalised  whether its inputs have mean 0 and deviation 1 over the data, rather than lie in 0..1
     """
 
     make: object
-    smallest: int = 1
     made_for: int | None = None
     normalised: bool = False
 
 
 MODELS = {
-    "digits-cnn": Architecture(digits_cnn, smallest=2, normalised=True),
-    "keras-cnn": Architecture(keras_cnn, smallest=10, made_for=28),
+    "digits-cnn": Architecture(digits_cnn, normalised=True),
+    "keras-cnn": Architecture(keras_cnn, made_for=28),
     "lenet": Architecture(lenet, made_for=28),
-    "mnist-net": Architecture(mnist_net, smallest=6, made_for=28, normalised=True),
+    "mnist-net": Architecture(mnist_net, made_for=28, normalised=True),
     "mlp": Architecture(mlp),
     "resnet": Architecture(resnet18, normalised=True),
 }
@@ -192,13 +158,10 @@ def architecture(name):
 def build(name, shape, classes=10):
     """A new network by name, for images of shape (C, H, W), its parameters drawn from the default generator.
 
-    Errors  ValueError as architecture, and for images so small that a map inside would vanish
+    Errors  ValueError as architecture, and for a shape of another length; images so small that nothing is left of them
+            inside are refused by the layer where they vanish
     """
     found = architecture(name)
     if len(shape) != 3:
         raise ShapeError(f"build: shape is {shape}, want (C, H, W)")
-    _, height, width = shape
-    if min(height, width) < (size := found.smallest):
-        got = f"got {height} x {width}: a map inside would vanish"
-        raise ShapeError(f"build: {name} wants images of at least {size} x {size}, {got}")
     return found.make(tuple(shape), classes)

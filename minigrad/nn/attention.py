@@ -44,7 +44,7 @@ class MultiheadAttention(Module):
         self.batch_first = flag_of(layer, "batch_first", batch_first)
         self.in_proj_weight = parameter(layer, (3 * embed_dim, embed_dim), device, dtype)
         self.register_parameter("in_proj_bias", parameter(layer, (3 * embed_dim,), device, dtype) if bias else None)
-        self.out_proj = Linear(embed_dim, embed_dim, bias, device, dtype)
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self):

@@ -2,10 +2,8 @@
 
 from collections.abc import MutableMapping
 
-from minigrad_kernels.errors import KindError, MissingError, SubscriptError
+from minigrad_kernels.errors import MissingError
 
-from ..core.check import integer_of
-from ..core.tensor import Tensor
 from .module import Module
 from .parameter import Parameter
 
@@ -38,20 +36,12 @@ class _Row(Module):
     def __iadd__(self, parts):
         return self.extend(parts)
 
-    def _name(self, index):
-        """The name of the part at an index."""
-        names, index = list(self._parts(self.kind)), integer_of(type(self).__name__, "index", index)
-        if not -len(names) <= index < len(names):
-            raise SubscriptError(f"{type(self).__name__}: index is {index}, but there are {len(names)} layers")
-        return names[index]
-
     def __getitem__(self, index):
-        if isinstance(index, slice):
-            return type(self)(list(self)[index])
-        return getattr(self, self._name(index))
+        found = list(self)[index]
+        return type(self)(found) if isinstance(index, slice) else found
 
     def __setitem__(self, index, part):
-        self._put(self._name(index), part)
+        self._put(list(self._parts(self.kind))[index], part)
 
     def __delitem__(self, index):
         names, rest = list(self._parts(self.kind)), list(self)
@@ -138,9 +128,4 @@ class ParameterList(_Row):
         self.extend([] if values is None else values)
 
     def _put(self, name, value):
-        if not isinstance(value, Tensor):
-            raise KindError(f"ParameterList: element {name} is a {type(value).__name__}, wanted a Tensor")
         self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
-
-    def extra_repr(self):
-        return "\n".join(f"({i}): Parameter of shape {p.shape}, {p.dtype}" for i, p in enumerate(self))

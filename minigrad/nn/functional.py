@@ -2,11 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .. import ops
 from ..ops import *
-
-__all__: list[str] = []
-__all__ += ops.__all__
 
 if TYPE_CHECKING:
 

@@ -60,13 +60,12 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
 
     Errors  also ValueError if fewer than one in a thousand would lie inside
     """
-    op = "trunc_normal_"
     if not (std > 0 and a <= b):
-        raise ShapeError(f"{op}: std is {std}, a {a}, b {b}; wanted std > 0 and a <= b")
+        raise ShapeError(f"trunc_normal_: std is {std}, a {a}, b {b}; wanted std > 0 and a <= b")
     low, high = (a - mean) / std, (b - mean) / std
     inside = (math.erf(high / math.sqrt(2)) - math.erf(low / math.sqrt(2))) / 2
     if inside < 1e-3:
-        raise ShapeError(f"{op}: mean is {mean}, std {std}, too far from the range {a} to {b}")
+        raise ShapeError(f"trunc_normal_: mean is {mean}, std {std}, too far from the range {a} to {b}")
 
     def draw(source, shape):
         numbers = source.standard_normal(shape)
@@ -74,7 +73,7 @@ def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
             numbers[outside] = source.standard_normal(int(outside.sum()))
         return mean + std * numbers
 
-    return _fill(op, tensor, draw, generator)
+    return _fill("trunc_normal_", tensor, draw, generator)
 
 
 def constant_(tensor, val):

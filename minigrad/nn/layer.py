@@ -11,13 +11,16 @@ is PyTorch's and changes nothing: a Tensor is a value, and the output a new one.
 """
 
 import inspect
-from dataclasses import dataclass, fields
+import math
+from dataclasses import KW_ONLY, InitVar, dataclass, fields
 from functools import partial
-from typing import Annotated, dataclass_transform, get_args, get_origin
+from typing import Annotated, dataclass_transform
 
 from ..core.check import flag_of, integer_of, number_of
 from ..core.tensor import Tensor
+from . import init
 from .module import Module
+from .parameter import parameter
 
 Sizes = int | tuple[int, ...]  # one for each dimension, or one for all
 Size = Annotated[int, partial(integer_of, least=0)]
@@ -60,8 +63,7 @@ class Layer(Module):
             if option.type == Tensor | None:
                 self._register(option.name, value, Tensor, over=True)
                 continue
-            annotated = get_origin(option.type) is Annotated
-            check = get_args(option.type)[1] if annotated else CHECKS.get(option.type)
+            check, *_ = getattr(option.type, "__metadata__", [CHECKS.get(option.type)])  # of Annotated[type, check]
             if check is not None:
                 setattr(self, option.name, check(type(self).__name__, option.name, value))
 
@@ -79,3 +81,42 @@ class Layer(Module):
             if option.repr and not unset and not plain:
                 parts.append(repr(value) if len(parts) < self.unnamed else f"{name}={value!r}")
         return ", ".join(parts)
+
+
+class Weighted(Layer):
+    """Base of the layers with a weight and a bias.
+
+    shapes              a method that gives (shape of weight, shape of bias), None for one that is not there
+    reset_parameters    a method that draws them
+    axes                how those of the weight lie in memory, see parameter
+    """
+
+    axes = None
+
+    _: KW_ONLY
+    device: InitVar[object] = None
+    dtype: InitVar[object] = None
+
+    def __post_init__(self, device, dtype, bias=True):
+        super().__post_init__()
+        weight, shift = self.shapes()
+        for name, shape, order in (("weight", weight, self.axes), ("bias", shift if bias else None, None)):
+            made = None if shape is None else parameter(type(self).__name__, shape, device, dtype, order)
+            self.register_parameter(name, made)
+        self.reset_parameters()
+
+
+class Affine(Weighted):
+    """Linear and convolutions. Their parameters start even in +-1 / sqrt(fan_in), as PyTorch's do.
+
+    transposed  whether each number of the input is spread over the output
+    """
+
+    transposed = False
+
+    def reset_parameters(self):
+        """Draw the parameters anew."""
+        fan_in, _ = init.fans(type(self).__name__, self.weight)
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+        for drawn in self.parameters(recurse=False):
+            init.uniform_(drawn, -bound, bound)

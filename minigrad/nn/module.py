@@ -21,7 +21,7 @@ from ..core.tape import write, zero_grad
 from ..core.tensor import Handle, Tensor
 from .parameter import Parameter
 
-IncompatibleKeys = namedtuple("IncompatibleKeys", ("missing_keys", "unexpected_keys"))
+_IncompatibleKeys = namedtuple("_IncompatibleKeys", ("missing_keys", "unexpected_keys"))
 
 
 class Module:
@@ -219,7 +219,7 @@ class Module:
             raise ShapeError(f"load_state_dict: {type(self).__name__} does not fit: {'; '.join(faults)}")
         for name, array in arrays.items():
             devices.assign(write(own[name]), array)
-        return IncompatibleKeys(missing, unexpected)
+        return _IncompatibleKeys(missing, unexpected)
 
     # ---- changes to all parts ----------------------------------------------------------------------------------------
 

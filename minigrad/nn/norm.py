@@ -15,29 +15,22 @@ from minigrad_kernels.errors import ShapeError
 
 from .. import device as devices
 from ..core.check import number_of, shape_of
-from ..core.create import zeros
+from ..core.create import ones, zeros
 from ..core.modes import repeating
 from ..core.tape import write
 from ..core.tensor import tensor_of
 from . import functional as F
 from . import init
-from .layer import Layer, Positive, Sizes
-from .parameter import parameter
+from .layer import Positive, Sizes, Weighted
 
 __all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm"]
-
 
 Eps = Annotated[float, partial(number_of, least=0)]
 Momentum = Annotated[float | None, lambda layer, name, m: m if m is None else number_of(layer, name, m, 0, 1)]
 
 
-class _Norm(Layer, unnamed=1):
-    """Keeps weight and bias."""
-
-    def _make_parameters(self, shape, affine, bias, device, dtype):
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            self.register_parameter(name, parameter(type(self).__name__, shape, device, dtype) if wanted else None)
-        self.reset_parameters()
+class _Norm(Weighted, unnamed=1):
+    """A layer whose weight and bias scale and shift what it has normalised."""
 
     def reset_parameters(self):
         """Weight 1, bias 0."""
@@ -55,13 +48,9 @@ class _Channels(_Norm):
     affine: bool = True
     bias: InitVar[bool] = field(default=True, kw_only=True)
     track_running_stats: bool = True
-    device: InitVar[object] = None
-    dtype: InitVar[object] = None
 
-    def __post_init__(self, bias, device, dtype):
-        super().__post_init__()
-        self._make_statistics(device, dtype)
-        self._make_parameters((self.num_features,), self.affine, bias, device, dtype)
+    def shapes(self):
+        return ((self.num_features,) if self.affine else None,) * 2
 
     def _check(self, input):
         layer = type(self).__name__
@@ -76,16 +65,16 @@ class _Channels(_Norm):
 class _BatchNorm(_Channels):
     """Each channel to mean 0 and variance 1, over the batch in training and by running statistics otherwise."""
 
-    def _make_statistics(self, device, dtype):
-        layer, kept = type(self).__name__, self.track_running_stats
-        for name in ("running_mean", "running_var"):
-            tensor = parameter(layer, (self.num_features,), device, dtype).detach() if kept else None
-            self.register_buffer(name, tensor)
-        self.register_buffer("num_batches_tracked", zeros(dtype="int64", device=device or "cpu") if kept else None)
+    def __post_init__(self, device, dtype, bias):
+        super().__post_init__(device, dtype, bias)
+        kept, there = self.track_running_stats, {"device": device or "cpu"}
+        self.register_buffer("running_mean", zeros(self.num_features, dtype=dtype, **there) if kept else None)
+        self.register_buffer("running_var", ones(self.num_features, dtype=dtype, **there) if kept else None)
+        self.register_buffer("num_batches_tracked", zeros(dtype="int64", **there) if kept else None)
 
     def reset_running_stats(self):
         """Forget the batches seen so far."""
-        if self.track_running_stats:
+        if getattr(self, "running_mean", None) is not None:  # nor while weight and bias are made, before it
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)
             init.zeros_(self.num_batches_tracked)
@@ -131,28 +120,27 @@ class _InstanceNorm(_Channels):
     affine: bool = False
     track_running_stats: bool = False
 
-    def _make_statistics(self, device, dtype):
+    def __post_init__(self, device, dtype, bias):
+        super().__post_init__(device, dtype, bias)
         if self.track_running_stats:
             raise ShapeError(f"{type(self).__name__}: track_running_stats is True, wanted False: none are kept")
 
     def forward(self, input):
         self._check(input)
-        if input.ndim < max(self.ranks):
-            return F.squeeze(self.forward(F.unsqueeze(input, 0)), 0)
         return F.instance_norm(input, weight=self.weight, bias=self.bias, eps=self.eps)
 
 
-class InstanceNorm1d(_InstanceNorm, ranks=(2, 3), shape="(N, C, L) or (C, L)"):
+class InstanceNorm1d(_InstanceNorm, ranks=(3,), shape="(N, C, L)"):
     """Each channel of each element of the batch to mean 0 and variance 1.
 
-    Shapes  (N, num_features, L) or (num_features, L), out alike
+    Shapes  (N, num_features, L), out alike
     """
 
 
-class InstanceNorm2d(_InstanceNorm, ranks=(3, 4), shape="(N, C, H, W) or (C, H, W)"):
+class InstanceNorm2d(_InstanceNorm, ranks=(4,), shape="(N, C, H, W)"):
     """Each channel of each element of the batch to mean 0 and variance 1.
 
-    Shapes  (N, num_features, H, W) or (num_features, H, W), out alike
+    Shapes  (N, num_features, H, W), out alike
     """
 
 
@@ -168,12 +156,9 @@ class LayerNorm(_Norm, op=F.layer_norm):
     eps: Eps = 1e-5
     elementwise_affine: bool = True
     bias: InitVar[bool] = True
-    device: InitVar[object] = None
-    dtype: InitVar[object] = None
 
-    def __post_init__(self, bias, device, dtype):
-        super().__post_init__()
-        self._make_parameters(self.normalized_shape, self.elementwise_affine, bias, device, dtype)
+    def shapes(self):
+        return (self.normalized_shape if self.elementwise_affine else None,) * 2
 
 
 class GroupNorm(_Norm, op=F.group_norm, unnamed=2):
@@ -188,9 +173,6 @@ class GroupNorm(_Norm, op=F.group_norm, unnamed=2):
     eps: Eps = 1e-5
     affine: bool = True
     bias: InitVar[bool] = field(default=True, kw_only=True)
-    device: InitVar[object] = None
-    dtype: InitVar[object] = None
 
-    def __post_init__(self, bias, device, dtype):
-        super().__post_init__()
-        self._make_parameters((self.num_channels,), self.affine, bias, device, dtype)
+    def shapes(self):
+        return ((self.num_channels,) if self.affine else None,) * 2

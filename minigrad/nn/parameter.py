@@ -1,7 +1,5 @@
 """Parameter: a leaf Tensor that a Module finds and an optimiser changes."""
 
-from minigrad_kernels.errors import KindError
-
 from .. import device as devices
 from ..core.tensor import Tensor
 
@@ -29,7 +27,5 @@ class Parameter(Tensor):
 def parameter(layer, shape, device=None, dtype=None, order=None):
     """A Parameter whose elements are still undefined and whose axes lie in memory in this order."""
     dtype = devices.default_dtype if dtype is None else devices.element_type(dtype)
-    if not devices.is_floating(dtype):
-        raise KindError(f"{layer}: dtype is {dtype}, wanted a floating one")
     with devices.naming(layer):
         return Parameter(devices.empty(shape, dtype, order, devices.place("cpu" if device is None else device)))

@@ -1,32 +1,21 @@
 """A table of the layers of a network, after a dry run."""
 
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections import namedtuple
 
 from ..core import create
 from ..core.check import shape_of
 from ..core.tensor import Tensor
 from ..units import aligned
-from .linear import Affine
+from .layer import Affine
 from .module import evaluation
 
-NOTHING = None, 0, 0  # shape, multiply-adds and bytes of what is no Tensor
+# One call of a layer. shape and nbytes are of the output, of several the first; of what is no Tensor None and 0.
+# A parameter counts at the first call of its layer; macs are multiply-adds.
+Row = namedtuple("Row", "path kind shape parameters macs nbytes")
 
 
-class Row(NamedTuple):
-    """One call of a layer."""
-
-    path: str
-    kind: str
-    shape: tuple | None  # of the output, of several the first; None if it is no Tensor
-    parameters: int  # its own, counted at its first call
-    macs: int  # multiply-adds
-    nbytes: int  # of the output
-
-
-@dataclass(frozen=True)
-class Summary:
+class Summary(namedtuple("Summary", "title input_shape rows parameters trainable")):
     """What a network is made of; print it.
 
     rows            a Row for each call of a layer, in the order of the calls
@@ -34,12 +23,6 @@ class Summary:
     trainable       those that require a gradient
     macs, nbytes    multiply-adds of convolutions and linear layers, and bytes of all outputs, for this input
     """
-
-    title: str
-    input_shape: tuple
-    rows: tuple
-    parameters: int
-    trainable: int
 
     macs = property(lambda self: sum(row.macs for row in self.rows))
     nbytes = property(lambda self: sum(row.nbytes for row in self.rows))
@@ -70,21 +53,24 @@ def summary(model, input_shape):
     """
     shape = shape_of("summary", "input_shape", (input_shape,))
     parameters, rows, counted = list(model.parameters()), [], set()
-    like = {"dtype": parameters[0].dtype, "device": parameters[0].device} if parameters else {"dtype": "float32"}
+    image = create.zeros(shape)
     paths = {module: path or type(model).__name__ for path, module in model.named_modules()}
     listed = [module for module in paths if not module._modules or module._parameters]
 
     def note(module, given, out):
         out = out[0] if isinstance(out, tuple) else out
-        own = [parameter for parameter in module.parameters(recurse=False) if parameter not in counted]
+        shape, nbytes = (out.shape, out.array.nbytes) if isinstance(out, Tensor) else (None, 0)
+        own = {*module.parameters(recurse=False)} - counted
         counted.update(own)
-        shape, *cost = (out.shape, _macs(module, given, out), out.array.nbytes) if isinstance(out, Tensor) else NOTHING
-        rows.append(Row(paths[module], type(module).__name__, shape, _count(own), *cost))
+        macs = 0
+        if isinstance(module, Affine):  # an element of the output sums so many products; of a transpose, of the input
+            macs = (given[0] if module.transposed else out).numel() * math.prod(module.weight.shape[1:])
+        rows.append(Row(paths[module], type(module).__name__, shape, _count(own), macs, nbytes))
 
     handles = [module.register_forward_hook(note) for module in listed]
     try:
         with evaluation(model):
-            model(create.zeros(shape, **like))
+            model(image.to(parameters[0]) if parameters else image)
     finally:
         for handle in handles:
             handle.remove()
@@ -94,10 +80,3 @@ def summary(model, input_shape):
 
 def _count(parameters):
     return sum(parameter.numel() for parameter in parameters)
-
-
-def _macs(module, given, out):
-    """Each element of the output is a sum of so many products; of a transpose, each of the input goes into so many."""
-    if not isinstance(module, Affine):
-        return 0
-    return (given[0] if module.transposed else out).numel() * math.prod(module.weight.shape[1:])

@@ -216,10 +216,7 @@ class Optimizer:
             raise ShapeError(f"{op}: groups of {sizes} parameters, wanted groups of {wanted}")
         parameters = dict(zip(sum(orders, []), self._parameters(), strict=True))
         for new, group in zip(groups, self.param_groups, strict=True):
-            both = {**group, **new}
-            if isinstance(both.get("lr"), float):  # rounding leads a schedule that ends at 0 below it
-                both["lr"] = max(both["lr"], 0.0)
-            self.check(both)
+            self.check({**group, **new})
         if unknown := entries.keys() - parameters.keys():
             raise ShapeError(f"{op}: state of parameter {min(unknown)}, which is in no group")
         state = {parameters[i]: self._loaded(f"{op}: state[{i}]", entries[i], parameters[i]) for i in entries}

@@ -23,6 +23,8 @@ from ..core.tape import write_all
 from ..core.tensor import Tensor
 from .optimizer import Optimizer, plain
 
+__all__ = ["SGD", "Adadelta", "Adagrad", "Adam", "AdamW", "Muon", "RMSprop"]
+
 OWN = {"adjust_lr_fn", "betas", "dampening", "ns_coefficients"}  # options that a rule checks itself
 FLAGS = {"amsgrad", "centered", "maximize", "nesterov"}
 NUMBERS = frozenset({float, int, bool})
@@ -73,21 +75,14 @@ class Rule(Optimizer):
             for name, option in self.kept.items()
             if name != "step"
         ]
-        self.launch(group, *self.written(parameters), arrays, hyper, plan, **numbers)
+        gradients = [parameter.grad.array for parameter in parameters]  # where they lie otherwise the plan lays them
+        self.launch(group, write_all(parameters), gradients, arrays, hyper, plan, **numbers)
         for state in states if "step" in self.kept else ():
             state["step"] = age + 1
 
     def launch(self, group, arrays, gradients, kept, hyper, plan, **numbers):
         """Change arrays of parameters, and those that are kept of them, by their gradients."""
         getattr(kernels, self.kernel)(arrays, gradients, *kept, hyper, plan, **numbers)
-
-    @staticmethod
-    def written(parameters):
-        """The arrays of the parameters, to be changed, and those of their gradients.
-
-        Gradients may lie in another layout than their parameters: the plan of an update gives them the same.
-        """
-        return write_all(parameters), [parameter.grad.array for parameter in parameters]
 
     @staticmethod
     def arrays(name, group, parameters, states):

@@ -135,7 +135,7 @@ def test_parts_of_containers():
     vectors = nn.ParameterList([nn.Parameter(np.ones((2, 3), np.float32)), image(2)])
     vectors += [vectors[0]]
     assert names(vectors.named_parameters()) == ["0", "1"] and isinstance(vectors[1], nn.Parameter)
-    assert len(vectors) == 3 and repr(vectors[:1]) == "ParameterList((0): Parameter of shape (2, 3), float32)"
+    assert len(vectors) == 3 and type(vectors[:1]) is nn.ParameterList and vectors[:1][0] is vectors[2]
     table = nn.ModuleDict({"a": TANH, "b": TANH})
     table.update([("c", nn.ReLU()), ["b", LAYERS[0]]])
     assert dict(table.items()) == {"a": TANH, "b": LAYERS[0], "c": table["c"]} and table.get("x") is None
@@ -290,6 +290,14 @@ def test_values_of_initialisers():
     nn.init.normal_(large, 0.25, 1.5, Generator(7))  # drawn in runs, in logical order
     assert (large.array == (0.25 + 1.5 * other.standard_normal(large.shape)).astype(np.float32)).all()
     assert nn.init.ones_(large).array.all() and nn.init.constant_(large, 2.5).array.min() == 2.5
+
+
+def test_layers_start_anew():
+    model = network()
+    nn.init.zeros_(model[0].weight), nn.init.zeros_(model[1].norm.weight), model(image(2, 1, 8, 8))
+    for layer in model.modules():
+        getattr(layer, "reset_parameters", int)()
+    assert model[0].weight.array.all() and same(values(model[1].norm), values(network()[1].norm))
 
 
 # ---- the summary -----------------------------------------------------------------------------------------------------

@@ -160,8 +160,8 @@ def test_states_that_do_not_fit_change_nothing():
         assert text in str(caught.value) and str(optimizer.state_dict()) == before
     lr_scheduler.StepLR(optimizer, 2)
     rest = {name: value for name, value in state()["state"][1].items() if name != "max_exp_avg_sq"}
-    optimizer.load_state_dict({"state": {1: rest}, "param_groups": [{**group, "lr": -1e-20}]})  # a schedule ended at 0
-    assert optimizer.param_groups[0]["lr"] == -1e-20 and optimizer.state[params[1]].keys() == rest.keys()
+    optimizer.load_state_dict({"state": {1: rest}, "param_groups": [{**group, "lr": 0}]})
+    assert optimizer.param_groups[0]["lr"] == 0 and optimizer.state[params[1]].keys() == rest.keys()
     assert optimizer.param_groups[0].keys() == {"params", *optimizer.defaults}  # without what the schedule added
 
 
