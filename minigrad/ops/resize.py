@@ -40,7 +40,7 @@ def _linear(old, new, scale, align_corners):
         at = np.arange(new) * ((old - 1) / max(new - 1, 1))
     else:
         at = (np.arange(new) + 0.5) * (old / new if scale is None or new == old else 1 / scale) - 0.5
-    at = np.clip(at, 0, old - 1)
+    at = np.maximum(at, 0)
     before = at.astype("int64")
     return [(before, 1 - (at - before)), (np.minimum(before + 1, old - 1), at - before)]
 

@@ -208,6 +208,11 @@ def test_buffers_are_those_of_shard_0_and_as_before_after_an_exception_in_the_lo
     assert on_ranks(run, size) == [wanted if size == 4 else [*wanted[:2], wanted[1]]] * size
 
 
+def test_one_shard_is_the_batch():
+    (model,) = on_ranks(lambda world: DataParallel(nn.Linear(X.shape[1], 3), world), 1)
+    assert [x.tolist() for (x,) in model.shards((Tensor(X),))] == [X.tolist()]
+
+
 # ---- mistakes of a loop, and exceptions ------------------------------------------------------------------------------
 
 
