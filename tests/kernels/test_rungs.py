@@ -23,7 +23,7 @@ from tests.gpu.small import runs_on
 
 from .cases.conv2d import pooled, rows
 from .cases.matmul import around, backwards, repeated, row, spread, transposed
-from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted
+from .kernel_runs import DEVICE, make_inputs, run, same_bits, scratch, wanted
 from .rungs import DIRECTIONS, KK, KN, MN, TYPES, exact, result, rounds, unwritten
 
 HALVES = "float16", "bfloat16"
@@ -285,8 +285,8 @@ def test_pooling_follows_in_16_bits():
 def multiplied(a, b, rung=None):
     """What would run: names of kernels without that of the family."""
     out = unwritten((*a.shape[:-1], b.shape[-1]), dtype=a.dtype)
-    space = unwritten((matmul.workspace(a, b),), dtype=np.uint8)
-    return [kernel.name.removeprefix("matmul_") for kernel, *_ in cuda.starts(a, b, None, False, out, space, rung)]
+    found = cuda.starts(a, b, None, False, out, scratch("interpreter", []), rung)
+    return [kernel.name.removeprefix("matmul_") for kernel, *_ in found]
 
 
 N, T = (0, 1), (1, 0)
@@ -330,9 +330,6 @@ def test_places_strides_and_types_that_a_rung_cannot_load_take_a_lower_one():
     b = unwritten((512, 1024))
     assert multiplied(unwritten((4096, 512)), b) == ["buffered_128x128_kn"]
     assert multiplied(unwritten((4096, 512), late=1), b) == ["register_128x128"]
-    late = [unwritten((16, 16640), dtype=np.float16, late=late) for late in (0, 4)]
-    sizes = {matmul.workspace(a, unwritten((16640, 128), dtype=np.float16)) for a in late}
-    assert len(sizes) == 1 and min(sizes), "a plan serves arrays wherever they begin"
     half = unwritten((64, 64), dtype=np.float16)
     assert multiplied(unwritten((64, 64), dtype=np.float16, late=4), half) == ["tensor_float16"]
     far = np.lib.stride_tricks.as_strided(unwritten((1 << 25,)), (2, 2), (1 << 26, 4))
@@ -364,8 +361,8 @@ def started(direction, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), gro
         "weight_grad": (out_there, x_there, w_there),
     }[direction]
     with tf32(kind == "tf32"):
-        space = unwritten((conv2d.workspace(direction, x, w, *settings, dtype, first),), dtype=np.uint8)
-        found = list(conv_cuda.starts(direction, first, second, None, False, settings, result, space, rung))
+        given = direction, first, second, None, False, settings, result, scratch("interpreter", []), rung
+        found = list(conv_cuda.starts(*given))
     return [(kernel.name.removeprefix("conv2d_"), grid) for kernel, grid, *_ in found]
 
 
@@ -427,7 +424,7 @@ def test_a_rung_that_does_not_fit_and_sizes_beyond_32_bits_say_why():
             multiplied(unwritten(a, dtype=TYPES[kind]), unwritten(b, dtype=TYPES[kind]), name)
     many = np.broadcast_to(unwritten((1, 1)), (1 << 31, 1)).view(interpreter.Array)
     with pytest.raises(ShapeError, match="matmul: got 2147483648 rows, 1 columns and sums of 1, wants less than"):
-        matmul.workspace(many, unwritten((1, 1)))
+        list(cuda.starts(many, unwritten((1, 1)), None, False, many, None))
     with pytest.raises(KindError, match="^matmul: out has type float64, wants float16 or float32"):
         matmul.forward(
             *(unwritten((2, 2), dtype=kind) for kind in "ee"), None, False, unwritten((2, 2), dtype="d"), None
@@ -437,7 +434,7 @@ def test_a_rung_that_does_not_fit_and_sizes_beyond_32_bits_say_why():
             started(*arguments, **others)
     for direction, x, stride, message in FAR:
         with pytest.raises(ShapeError, match="^conv2d" + re.escape(message)):
-            conv2d.workspace(direction, x, (1, 1, 1, 1), stride, (0, 0), (1, 1), 1, np.float32, interpreter.empty(1))
+            cuda_plan.plan_of(direction, x, (1,) * 4, x[2:], (stride, (0, 0), (1, 1), 1), "float32", True)
 
 
 # ---- the rung for Hopper: what its copies of boxes read, and their tables on a GPU -----------------------------------

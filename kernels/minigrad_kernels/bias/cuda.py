@@ -7,7 +7,8 @@ where there are several.
 
 import numpy as np
 
-from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
+from ..toolchain import elements
+from ..toolchain.cuda.memory import aligned, choose
 from . import cuda_plain, cuda_vector
 from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut
@@ -36,11 +37,8 @@ def _sums(op, rung, matrices, out, workspace):
         out.fill(0)
         return
     columns, plan = first.shape[1], cut(*first.shape)
-    partial = out
-    if plan.parts > 1:
-        start = -address(workspace) % VECTOR
-        partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
-    partial = partial.reshape(plan.parts, columns)
+    several = plan.parts > 1
+    partial = elements(workspace, out, out.dtype, plan.parts, columns) if several else out.reshape(1, columns)
     if rung_of(op, rung, *matrices) == "plain":
         arrays = matrices if relu else (first, None, None)
         grid = (-(-plan.parts * columns // THREADS),)
@@ -49,7 +47,7 @@ def _sums(op, rung, matrices, out, workspace):
         arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
-    if plan.parts > 1:
+    if several:
         add_parts(partial, out)
 
 

@@ -2,7 +2,7 @@
 
 A reader's path: plan.py says which matrix products make the result, toolchain/product.py runs them on a team of
 threads, and toolchain/vector.py has the tile in registers where all the time is spent. winograd_plan.py takes the
-calls for which fewer multiplications do. This file chooses, lays out the workspace, and runs.
+calls for which fewer multiplications do. This file chooses and runs.
 """
 
 from collections.abc import Callable
@@ -12,12 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .. import pool2d
 from ..elementwise.cpu import add_residual
 from ..layout import FILTER
-from ..toolchain import alias, jit, threads
+from ..toolchain import alias, elements, jit, threads
 from ..toolchain.pooling import Windows
-from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
+from ..toolchain.product import flat, runner
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
 from .winograd_mode import mode
@@ -27,11 +26,15 @@ POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in th
 
 
 class _Setup(NamedTuple):
-    """A way for a geometry; the workspace is what it leads with, then scratch memory."""
+    """A way for a geometry."""
 
     way: Way
     run: Callable  # see product.runner
-    bytes: int
+
+    def leading(self, workspace, like):
+        """What the way takes besides scratch memory."""
+        size = self.way.leading
+        return elements(workspace, like, like.dtype, size) if size else np.empty(0, like.dtype)
 
 
 class _Ways(NamedTuple):
@@ -39,7 +42,6 @@ class _Ways(NamedTuple):
 
     winograd: Winograd | None
     setups: list
-    bytes: int = 0  # of the workspace
 
     def setup(self, source):
         """The setup for a source, 1-D."""
@@ -50,56 +52,35 @@ class _Ways(NamedTuple):
 def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, winograd):
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    plan = plan_of(direction, geometry, winograd)
-    setups = [_setup(way, itemsize) for way in ways(direction, geometry)]
-    return _Ways(plan, setups, max(one.bytes for one in (*setups, plan) if one))
+    setups = [_Setup(way, runner(way.plan)) for way in ways(direction, geometry)]
+    return _Ways(plan_of(direction, geometry, winograd), setups)
 
 
-def _setup(way, itemsize):
-    size = way.leading * itemsize + scratch_bytes(way.plan, itemsize)
-    return _Setup(way, runner(way.plan), size + ALIGNMENT if size else 0)
-
-
-def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
-    """(bytes of workspace, what a launcher runs with the arrays of a call).
-
-    windows, made: of pooling, and the size of what it gives
-    """
-    settings = *settings, itemsize, threads(), mode()
-    if direction == "forward_pooled":
-        return _pooling(x_shape, w_shape, settings, windows, made)
-    ways = _ways(direction, x_shape, w_shape, *settings)
-    return ways.bytes, partial(DIRECTIONS[direction], ways)
-
-
-def _carve(setup, workspace, array):
-    """The two parts of a workspace."""
-    memory = aligned(workspace, array.dtype) if setup.bytes else np.empty(0, array.dtype)
-    return memory[: setup.way.leading], memory[setup.way.leading :]
+def ready(direction, x_shape, w_shape, settings, itemsize):
+    """What a launcher runs."""
+    return partial(DIRECTIONS[direction], _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode()))
 
 
 # ---- directions ------------------------------------------------------------------------------------------------------
 
 
-def _forward(ways, x, w, bias, relu, out, workspace, residual=None):
+def _forward(ways, x, w, bias, relu, _stride, _padding, _dilation, _groups, out, workspace, residual=None):
     """The residual is added in a pass of its own, with ReLU."""
+    last = relu and residual is None
+    if not (ways.winograd and correlated(ways.winograd, x, w, bias, last, out, workspace)):
+        source = flat(x)
+        setup = ways.setup(source)
+        setup.run(source, *_spread(setup, w, bias, workspace), last, flat(out), workspace)
     if residual is not None:
-        _forward(ways, x, w, bias, False, out, workspace)
         add_residual(flat(out), flat(residual), relu)
-        return
-    if ways.winograd and correlated(ways.winograd, x, w, bias, relu, out, workspace):
-        return
-    source = flat(x)
-    setup = ways.setup(source)
-    leading, scratch = _carve(setup, workspace, x)
-    setup.run(source, *_spread(setup.way, w, bias, leading), relu, flat(out), scratch)
 
 
-def _spread(way, w, bias, leading):
+def _spread(setup, w, bias, workspace):
     """The filter and the bias as the plan reads them."""
+    way, leading = setup.way, setup.leading(workspace, w)
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
-    filters, start = leading[: way.picks.size], leading[way.picks.size : way.leading]
+    filters, start = leading[: way.picks.size], leading[way.picks.size :]
     filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
     if bias is None:
         return filters, start[:0]
@@ -107,32 +88,31 @@ def _spread(way, w, bias, leading):
     return filters, start
 
 
-def _input_grad(ways, g, w, dx, workspace):
+def _input_grad(ways, g, w, _stride, _padding, _dilation, _groups, dx, workspace):
     if ways.winograd and correlated(ways.winograd, g, w, None, False, dx, workspace):
         return
     setup = ways.setups[0]
-    filters, scratch = _carve(setup, workspace, g)
+    filters = setup.leading(workspace, g)
     if setup.way.row:  # [p][o][q][c]
         made, depth, height, width = w.shape
         lines = flat(w).reshape(height, width * depth, made)
         filters.reshape(height, made, -1)[..., : width * depth] = lines.transpose(0, 2, 1)
     else:
         filters = flat(w)
-    setup.run(flat(g), filters, scratch[:0], False, flat(dx), scratch)
+    setup.run(flat(g), filters, filters[:0], False, flat(dx), workspace)
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
-def _weight_grad(ways, g, x, dw, workspace):
+def _weight_grad(ways, g, x, _stride, _padding, _dilation, _groups, dw, workspace):
     total, way = flat(dw), ways.setups[0].way
     if not x.size:
         total[:] = 0
         return
-    if ways.winograd and summed(ways.winograd, g, x, total, workspace):
-        steps, parts = (), aligned(workspace, g.dtype)[: ways.winograd.leading]
-    else:
-        steps, (parts, scratch) = way.steps, _carve(ways.setups[0], workspace, g)
-        ways.setups[0].run(flat(x), flat(g), scratch[:0], False, parts if parts.size else total, scratch)
-    if parts.size:
+    steps, parts = (), ways.winograd and summed(ways.winograd, g, x, total, workspace)
+    if parts is None:
+        steps, parts = way.steps, ways.setups[0].leading(workspace, g) if way.leading else total
+        ways.setups[0].run(flat(x), flat(g), parts[:0], False, parts, workspace)
+    if parts is not total:
         parts = parts.reshape(way.parts, -1)
         if len(parts) > 1:
             np.add.reduce(parts, out=parts[0] if steps else total)
@@ -157,47 +137,25 @@ def _fold(sums, pixels, steps, dw):
 # ---- with pooling ----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
-def _pooled(x_shape, w_shape, *settings):
-    """(ways, whether all images are made first, at the start of the workspace, its bytes) of forward_pooled.
+def pooling(x_shape, w_shape, settings, itemsize, windows, made):
+    """What runs forward_pooled in one pass, for windows that make images of this size; None where none does.
 
     Images that a thread has just made are pooled where they lie, if they and a block of them fit there. Winograd's way
     makes all images first.
     """
-    ways, itemsize = _ways("forward", x_shape, w_shape, *settings), settings[-3]
-    images, *image = output_shape(x_shape, w_shape, None, *settings[:4])
-    blocks = [setup.way.plan.most * prod(image) * itemsize for setup in ways.setups]
-    if not ways.winograd and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
-        sizes = [s.way.leading * itemsize + scratch_bytes(s.way.plan, itemsize, prod(image)) for s in ways.setups]
-        return ways, False, max(sizes) + ALIGNMENT
-    return ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes
-
-
-def _pooling(x_shape, w_shape, settings, windows, made):
-    """As `ready`: with pooling in the same pass, or behind images that are made first."""
-    ways, convolved, wanted = _pooled(x_shape, w_shape, *settings)
-    n, o, *size = output_shape(x_shape, w_shape, None, *settings[:4])
-    if windows is None or not prod(made):
-        return wanted, lambda *_: None
-    if convolved:
-        return wanted, partial(_convolve_and_pool, ways, (n, *size, o), windows)
+    ways = _ways("forward", x_shape, w_shape, *settings, itemsize, threads(), mode())
+    _, o, *size = output_shape(x_shape, w_shape, None, *settings)
+    blocks = [setup.way.plan.most * o * prod(size) * itemsize for setup in ways.setups]
+    if ways.winograd or not 0 < min(blocks) <= max(blocks) <= POOLED_BYTES:
+        return None
     table = Windows(*windows, tuple(size), made, o).table()
-    ways = _Ways(None, [setup._replace(run=runner(setup.way.plan, table)) for setup in ways.setups])
-    return wanted, partial(_pool, ways)
+    return partial(_pool, _Ways(None, [_Setup(way, runner(way.plan, table)) for way, _ in ways.setups]))
 
 
-def _pool(ways, x, w, bias, relu, out, positions, workspace):
-    source, memory = flat(x), aligned(workspace, x.dtype)
+def _pool(ways, x, w, bias, relu, *others):
+    source, (out, positions, workspace) = flat(x), others[-3:]
     setup = ways.setup(source)
-    filters = _spread(setup.way, w, bias, memory)
-    setup.run(source, *filters, relu, flat(out), memory[setup.way.leading :], flat(positions))
-
-
-def _convolve_and_pool(ways, shape, windows, x, w, bias, relu, out, positions, workspace):
-    whole, rest = aligned(workspace, x.dtype)[: prod(shape)], workspace[prod(shape) * x.itemsize + ALIGNMENT :]
-    whole = whole.reshape(shape).transpose(0, 3, 1, 2)
-    _forward(ways, x, w, bias, relu, whole, rest)
-    pool2d.max_forward(whole, *windows, out, positions)
+    setup.run(source, *_spread(setup, w, bias, workspace), relu, flat(out), workspace, flat(positions))
 
 
 DIRECTIONS = {"forward": _forward, "input_grad": _input_grad, "weight_grad": _weight_grad}

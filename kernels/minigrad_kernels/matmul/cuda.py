@@ -9,14 +9,13 @@ on tma, long sums of few results are cut into slices, which a second launch adds
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from ..launcher import Call
 from ..toolchain.cuda.memory import VECTOR, View, aligned, choose
 from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_async, cuda_hopper, cuda_tensor
 from .cuda_buffered import BUFFERED, LAYOUTS
 from .cuda_plain import THREADS, plain
 from .cuda_register import REGISTER
-from .cuda_split import in_slices, partial_bytes
+from .cuda_split import in_slices
 from .cuda_tiled import TILE, tiled
 from .plan import MOST, Product, blocks_of, layout_of, product_of, side_of, slices_of
 
@@ -107,13 +106,6 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     return Plan(p, kernel, (*plane, p.matrices * slices), (kernel.threads,), sizes, slices, shared)
 
 
-def most_slices(kind, p):
-    """The slices of the sums of a Product, at most: where its operands begin decides, too."""
-    cuts = [slices_of(p, cuda_async.TILE, True)] if kind in cuda_tensor.CORES else []
-    cuts += [slices_of(p, side_of(p))] if kind in ("float32", "tf32") else []
-    return max(slices for slices, _ in cuts)
-
-
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
@@ -134,14 +126,6 @@ def _parts(rung, a, b, *others):
         yield from _parts(rung, *(x if x is None else x[part] for x in (a, b, *others)))
 
 
-def ready(a, b):
-    """The Call for arrays that lie like these; its workspace is for the products of slices."""
-    if not a.size or not b.size or a.itemsize == 8:
-        return Call(0, forward)
-    found = (plan.product for plan, _ in _parts(None, a, b))
-    return Call(max(partial_bytes(p.matrices * p.m * p.n, most_slices(kind_of(a.dtype), p)) for p in found), forward)
-
-
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
     """Matrix product; see the launcher. rung: its name in LADDERS; None: the one that suits the shape.
 
@@ -154,7 +138,7 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
 def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of `forward`, in order.
 
-    Sums in slices go to the workspace first; the parts of a batch use the same memory for them.
+    Sums in slices go to the workspace first.
     """
     for plan, (left, right, beside, to) in _parts(rung, a, b, residual, out) if out.size else ():
         p = plan.product

@@ -16,8 +16,8 @@ import numpy as np
 from ..toolchain import add, clear, elements, flat, jit, share, shared
 from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
 from .cpu_windows import LANES, add_windows, place_windows
-from .geometry import PARTS
 
+PARTS = 64  # of the windows, at most, whose sums for the gradient of a bias are taken apart
 NOTHING = np.zeros((1, 0))
 
 
@@ -108,7 +108,7 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
             dbias.fill(0)
         return
     if rectified:
-        sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
+        sums = elements(workspace, g, NOTHING.dtype, parts, dbias.size)
     place(g, out if rectified else g, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if rectified:
         dbias[:] = np.add.reduce(sums)

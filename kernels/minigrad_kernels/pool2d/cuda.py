@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..bias.cuda import bias_relu_grad
+from ..toolchain import elements
 from ..toolchain.cuda.memory import VECTOR, address, aligned, choose, kept
 from . import cuda_plain, cuda_vector
 from .cuda_vector import by
@@ -60,11 +61,10 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=
 
 def _rectified(g, out, dbias, workspace):
     """g where out is positive, or NaN, in a workspace; and its sums."""
-    start = -address(workspace) % VECTOR
-    masked = workspace[start : start + g.nbytes].view(g.dtype)
+    masked = elements(workspace, g, g.dtype, *g.shape)
     matrices = (array.reshape(-1, g.shape[3]) for array in (g, out, masked))
-    bias_relu_grad(*matrices, dbias, workspace[start + g.nbytes :])
-    return masked.reshape(g.shape)
+    bias_relu_grad(*matrices, dbias, workspace)
+    return masked
 
 
 def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
