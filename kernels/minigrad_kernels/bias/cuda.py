@@ -25,9 +25,8 @@ def fits(x, *others):
 
 def rung_of(op, rung, x, *others):
     """The rung for matrices of one shape whose columns are summed; others may be None."""
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
     fitting = fits(x, *(array for array in others if array is not None))
-    return choose(op, rung, {"plain": None, "vector": None if fitting else wish})
+    return choose(op, rung, ("plain", "vector")[: 1 + fitting])
 
 
 def _sums(op, rung, matrices, out, workspace):

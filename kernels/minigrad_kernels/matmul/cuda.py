@@ -9,7 +9,7 @@ on tma, long sums of few results are cut into slices, which a second launch adds
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from ..toolchain.cuda.memory import VECTOR, View, aligned, choose
+from ..toolchain.cuda.memory import View, aligned, choose
 from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_async, cuda_hopper, cuda_tensor
 from .cuda_buffered import BUFFERED, LAYOUTS
@@ -49,20 +49,13 @@ LADDERS["bfloat16"]["tma"] = Rung({(True, True): cuda_hopper.tma}, (cuda_hopper.
 BEST = {128: ("buffered", "register", "plain"), 64: ("register_64x64", "plain")}  # best first, by the side of a tile
 
 
-def _misfits(kind, p, layout, itemsize):
-    """What each rung wants and does not get, in words; None where it fits."""
-    loads, many = None, VECTOR // itemsize
-    if layout not in LAYOUTS:
-        loads = (
-            f"a and b at addresses that are multiples of {VECTOR}, each with a stride of one element along one axis "
-            f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
-            "along K, a as well"
-        )
-    along_k = cuda_hopper.misfit(p) if layout == (True, True) else "both a and b to lie along K"
-    found = {"buffered": loads, "async": loads, "tma": loads or along_k}
+def _fitting(kind, p, layout):
+    """The rungs that take operands which lie so."""
     if kind == "float32" and (p.n > MOST * TILE or max(map(abs, (p.a_m, p.a_k, p.b_k, p.b_n))) >= FAR):
-        found = dict.fromkeys(RUNGS, f"at most {MOST * TILE} columns, and strides of less than {FAR} elements")
-    return {name: found.get(name) if name != "plain" else None for name in LADDERS[kind]}
+        return ["plain"]
+    fits = dict.fromkeys(("buffered", "async"), layout in LAYOUTS)  # which load 128 bits
+    fits["tma"] = layout == (True, True) and cuda_hopper.fits(p)
+    return [name for name in LADDERS[kind] if fits.get(name, True)]
 
 
 class Plan(NamedTuple):
@@ -87,9 +80,8 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     layout = layout_of(p, a_aligned, b_aligned, itemsize)
     if kind == "tf32" and rung is None and layout not in LAYOUTS:
         return _plan("float32", operands, a_aligned, b_aligned, rung)
-    misfits = _misfits(kind, p, layout, itemsize)
-    best = ("async", "tensor") if on_cores else BEST[side_of(p)]
-    name = choose("matmul", rung or next(name for name in best if misfits.get(name, name) is None), misfits)
+    fitting, best = _fitting(kind, p, layout), ("async", "tensor") if on_cores else BEST[side_of(p)]
+    name = choose("matmul", rung or next(name for name in best if name in fitting), fitting)
     kernels, (rows, columns) = LADDERS[kind][name]
     kernel, down, across = kernels[None if None in kernels else layout], blocks_of(p.m, rows), blocks_of(p.n, columns)
     if name == "plain":

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..bias.cuda import bias_relu_grad
 from ..toolchain import elements
-from ..toolchain.cuda.memory import VECTOR, address, aligned, choose, kept
+from ..toolchain.cuda.memory import address, aligned, choose, kept
 from . import cuda_plain, cuda_vector
 from .cuda_vector import by
 
@@ -22,11 +22,7 @@ def _rung(op, rung, arrays, positions):
     dtype, channels = arrays[0].dtype, arrays[0].shape[3]
     bytes_fit = positions.dtype == np.uint8 and address(positions) % 4 == 0
     fits = dtype == np.float32 and channels % 4 == 0 and bytes_fit and aligned(*arrays)
-    wish = (
-        "float32, a number of channels that is a multiple of 4, positions of uint8, "
-        f"and addresses that are multiples of {VECTOR}"
-    )
-    return choose(op, rung, {"plain": None, "vector": None if fits else wish})
+    return choose(op, rung, ("plain", "vector")[: 1 + fits])
 
 
 def _vector(kernel, arrays, result, image, output, geometry, divisors=()):
