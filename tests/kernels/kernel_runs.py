@@ -13,8 +13,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain import set_threads, threads
+from minigrad_kernels.toolchain.modes import winograd
 
 from .cases import all_cases
 

@@ -10,8 +10,8 @@ import pytest
 from minigrad_kernels import conv2d, pool2d
 from minigrad_kernels.conv2d import cpu, plan
 from minigrad_kernels.conv2d.geometry import Geometry
-from minigrad_kernels.conv2d.winograd_mode import mode, winograd
 from minigrad_kernels.toolchain import threads
+from minigrad_kernels.toolchain.modes import winograd, winograd_mode
 
 from .cases.conv2d import POOLED, pooled, rows
 from .kernel_runs import DEVICE, make_inputs, on_threads, run, same_bits, scratch, spoil, told, wanted
@@ -194,7 +194,7 @@ def test_winograd_is_close_exact_on_small_integers_and_passes_nan(case):
 
 
 def used(direction, x, w, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1, itemsize=4):
-    ways = cpu._ways(direction, x, w, stride, padding, dilation, groups, itemsize, threads(), mode())
+    ways = cpu._ways(direction, x, w, stride, padding, dilation, groups, itemsize, threads(), winograd_mode())
     return ways.winograd is not None
 
 

@@ -46,16 +46,10 @@ def _sums(op, rung, matrices, out, workspace):
         arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
-    if several:
-        add_parts(partial, out)
-
-
-def add_parts(partial, out):
-    """Add the sums of the parts of each column, (parts, columns), by blocks without a thread that has no part."""
-    (parts, columns) = partial.shape
-    height = min(HEIGHT, 1 << (parts - 1).bit_length())
-    width = max(WIDTH, THREADS // height)
-    cuda_plain.add[out.itemsize]((-(-columns // width),), (width, height), (partial, out))
+    if several:  # blocks without a thread that has no part
+        height = min(HEIGHT, 1 << (plan.parts - 1).bit_length())
+        width = max(WIDTH, THREADS // height)
+        cuda_plain.add[out.itemsize]((-(-columns // width),), (width, height), (partial, out))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

@@ -19,9 +19,8 @@ import functools
 from ..launcher import EITHER, FILTER, flag, is_half, launcher, pair, reads, wants_shape, whole, writes
 from ..pool2d import check_windows, max_forward
 from ..toolchain import backend, elements, implementation, threads
-from ..toolchain.modes import tf32_mode as tf32
+from ..toolchain.modes import tf32_mode, winograd_mode
 from .geometry import output_shape
-from .winograd_mode import mode as winograd
 
 IMAGES, RESULTS = "N C H W", "N O I J"
 FILTERS = "O D P Q"  # D: channels of a group
@@ -29,7 +28,7 @@ WINDOWS = {"kernel_size": pair(1), "pool_stride": pair(1), "pool_padding": pair(
 conv = functools.partial(
     launcher,
     view=None,
-    under=(threads, winograd, tf32),
+    under=(threads, winograd_mode, tf32_mode),
     stride=pair(1),
     padding=pair(0),
     dilation=pair(1),

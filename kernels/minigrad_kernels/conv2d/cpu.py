@@ -15,11 +15,11 @@ import numpy as np
 from ..elementwise.cpu import add_residual
 from ..layout import FILTER
 from ..toolchain import alias, elements, jit, threads
+from ..toolchain.modes import winograd_mode
 from ..toolchain.pooling import Windows
 from ..toolchain.product import flat, runner
 from .geometry import Geometry, output_shape
 from .plan import Way, ways
-from .winograd_mode import mode
 from .winograd_plan import Winograd, correlated, plan_of, summed
 
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
@@ -58,7 +58,9 @@ def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsi
 
 def ready(direction, x_shape, w_shape, settings, itemsize):
     """What a launcher runs."""
-    return partial(DIRECTIONS[direction], _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), mode()))
+    return partial(
+        DIRECTIONS[direction], _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), winograd_mode())
+    )
 
 
 # ---- directions ------------------------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ def pooling(x_shape, w_shape, settings, itemsize, windows, made):
     Images that a thread has just made are pooled where they lie, if they and a block of them fit there. Winograd's way
     makes all images first.
     """
-    ways = _ways("forward", x_shape, w_shape, *settings, itemsize, threads(), mode())
+    ways = _ways("forward", x_shape, w_shape, *settings, itemsize, threads(), winograd_mode())
     _, o, *size = output_shape(x_shape, w_shape, None, *settings)
     blocks = [setup.way.plan.most * o * prod(size) * itemsize for setup in ways.setups]
     if ways.winograd or not 0 < min(blocks) <= max(blocks) <= POOLED_BYTES:

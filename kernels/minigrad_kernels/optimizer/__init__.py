@@ -17,7 +17,7 @@ Errors  ValueError for a shape or layout, TypeError for an element type; nothing
 import numpy as np
 
 from ..errors import ShapeError
-from ..launcher import check, launcher, number, reads, updates, writes
+from ..launcher import FLOATS, check, launcher, number, reads, updates, writes
 from ..layout import order_of
 from ..toolchain import alias, backend, implementation
 from .plan import Plan
@@ -29,7 +29,6 @@ __all__ = [
 ]  # fmt: skip
 
 DOUBLE = (np.dtype(np.float64),)
-FLOATS = (np.dtype(np.float32), *DOUBLE)
 HOST = np.empty(0)
 
 
