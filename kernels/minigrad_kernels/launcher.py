@@ -281,14 +281,12 @@ def _launch_of_lists(contract, under):
     return launch
 
 
-class _Plan(NamedTuple):
-    sizes: list  # (position, name, function, setting that it has seen)
-    views: list  # (position, function)
-    run: Callable
-
-
 class _Contract:
-    """A launcher's statement, and the plans of the calls that fit it."""
+    """A launcher's statement, and the plans of the calls that fit it.
+
+    A plan is (sizes, views, run): sizes are lists of (position, name, function, setting that it has seen), views of
+    (position, function).
+    """
 
     launch: Any
 
@@ -381,7 +379,7 @@ class _Contract:
         run, first = self.plan(*given), given[self.first]
         if run is None:
             run = implementation(self.plan.__module__, self.plan.__name__, first)
-        return _Plan(self._sizes(given), [*self._views(given, orders)] if self.view else [], run)
+        return self._sizes(given), [*self._views(given, orders)] if self.view else [], run
 
     def _sizes(self, given):
         return [(*size, given[size[0]]) for size in self.sizes]
@@ -409,7 +407,7 @@ class _Contract:
             plan = plan or self._narrow(given, orders)
             return self.run(plan, given)
 
-        return _Plan(self._sizes(given), [], run)
+        return self._sizes(given), [], run
 
     def widened(self, *arguments):
         """Call the launcher with float32 copies, whatever `native` says."""

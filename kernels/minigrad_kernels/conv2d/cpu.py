@@ -5,7 +5,6 @@ threads, and toolchain/vector.py has the tile in registers where all the time is
 calls for which fewer multiplications do. This file chooses and runs.
 """
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple
@@ -16,44 +15,35 @@ from ..elementwise.cpu import add_residual
 from ..layout import FILTER
 from ..toolchain import alias, elements, jit, threads
 from ..toolchain.modes import winograd_mode
-from ..toolchain.pooling import Windows
+from ..toolchain.pooling import windows_of
 from ..toolchain.product import flat, runner
 from .geometry import Geometry, output_shape
-from .plan import Way, ways
+from .plan import ways
 from .winograd_plan import Winograd, correlated, plan_of, summed
 
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 
-class _Setup(NamedTuple):
-    """A way for a geometry."""
-
-    way: Way
-    run: Callable  # see product.runner
-
-    def leading(self, workspace, like):
-        """What the way takes besides scratch memory."""
-        size = self.way.leading
-        return elements(workspace, like, like.dtype, size) if size else np.empty(0, like.dtype)
-
-
 class _Ways(NamedTuple):
-    """How a call may go: by Winograd's way if there is a plan; for a finite source; for any source."""
+    """How a call may go: by Winograd's way if there is a plan; for a finite source; for any source.
+
+    others  (Way, what runs it, see product.runner)
+    """
 
     winograd: Winograd | None
-    setups: list
+    others: list
 
-    def setup(self, source):
-        """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or np.isfinite(source).all() else self.setups[-1]
+    def other(self, source):
+        """That of others for a source, 1-D."""
+        return self.others[0] if len(self.others) == 1 or np.isfinite(source).all() else self.others[-1]
 
 
 @lru_cache(maxsize=1024)
 def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, winograd):
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    setups = [_Setup(way, runner(way.plan)) for way in ways(direction, geometry)]
-    return _Ways(plan_of(direction, geometry, winograd), setups)
+    others = [(way, runner(way.plan)) for way in ways(direction, geometry)]
+    return _Ways(plan_of(direction, geometry, winograd), others)
 
 
 def ready(direction, x_shape, w_shape, settings, itemsize):
@@ -71,17 +61,17 @@ def _forward(ways, x, w, bias, relu, _stride, _padding, _dilation, _groups, out,
     last = relu and residual is None
     if not (ways.winograd and correlated(ways.winograd, x, w, bias, last, out, workspace)):
         source = flat(x)
-        setup = ways.setup(source)
-        setup.run(source, *_spread(setup, w, bias, workspace), last, flat(out), workspace)
+        way, run = ways.other(source)
+        run(source, *_spread(way, w, bias, workspace), last, flat(out), workspace)
     if residual is not None:
         add_residual(flat(out), flat(residual), relu)
 
 
-def _spread(setup, w, bias, workspace):
+def _spread(way, w, bias, workspace):
     """The filter and the bias as the plan reads them."""
-    way, leading = setup.way, setup.leading(workspace, w)
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
+    leading = elements(workspace, w, w.dtype, way.leading)
     filters, start = leading[: way.picks.size], leading[way.picks.size :]
     filters[:] = np.where(way.picks < 0, 0, flat(w)[way.picks])
     if bias is None:
@@ -93,27 +83,25 @@ def _spread(setup, w, bias, workspace):
 def _input_grad(ways, g, w, _stride, _padding, _dilation, _groups, dx, workspace):
     if ways.winograd and correlated(ways.winograd, g, w, None, False, dx, workspace):
         return
-    setup = ways.setups[0]
-    filters = setup.leading(workspace, g)
-    if setup.way.row:  # [p][o][q][c]
+    way, run = ways.others[0]
+    filters = flat(w)
+    if way.row:  # [p][o][q][c]
         made, depth, height, width = w.shape
-        lines = flat(w).reshape(height, width * depth, made)
+        lines, filters = filters.reshape(height, width * depth, made), elements(workspace, g, g.dtype, way.leading)
         filters.reshape(height, made, -1)[..., : width * depth] = lines.transpose(0, 2, 1)
-    else:
-        filters = flat(w)
-    setup.run(flat(g), filters, filters[:0], False, flat(dx), workspace)
+    run(flat(g), filters, filters[:0], False, flat(dx), workspace)
 
 
 @np.errstate(all="ignore")  # infinities and NaN are the user's
 def _weight_grad(ways, g, x, _stride, _padding, _dilation, _groups, dw, workspace):
-    total, way = flat(dw), ways.setups[0].way
+    total, (way, run) = flat(dw), ways.others[0]
     if not x.size:
         total[:] = 0
         return
     steps, parts = (), ways.winograd and summed(ways.winograd, g, x, total, workspace)
     if parts is None:
-        steps, parts = way.steps, ways.setups[0].leading(workspace, g) if way.leading else total
-        ways.setups[0].run(flat(x), flat(g), parts[:0], False, parts, workspace)
+        steps, parts = way.steps, elements(workspace, g, g.dtype, way.leading) if way.leading else total
+        run(flat(x), flat(g), parts[:0], False, parts, workspace)
     if parts is not total:
         parts = parts.reshape(way.parts, -1)
         if len(parts) > 1:
@@ -147,17 +135,17 @@ def pooling(x_shape, w_shape, settings, itemsize, windows, made):
     """
     ways = _ways("forward", x_shape, w_shape, *settings, itemsize, threads(), winograd_mode())
     _, o, *size = output_shape(x_shape, w_shape, None, *settings)
-    blocks = [setup.way.plan.most * o * prod(size) * itemsize for setup in ways.setups]
+    blocks = [way.plan.most * o * prod(size) * itemsize for way, _ in ways.others]
     if ways.winograd or not 0 < min(blocks) <= max(blocks) <= POOLED_BYTES:
         return None
-    table = Windows(*windows, tuple(size), made, o).table()
-    return partial(_pool, _Ways(None, [_Setup(way, runner(way.plan, table)) for way, _ in ways.setups]))
+    table = windows_of(*windows, size, made, o)
+    return partial(_pool, _Ways(None, [(way, runner(way.plan, table)) for way, _ in ways.others]))
 
 
 def _pool(ways, x, w, bias, relu, *others):
     source, (out, positions, workspace) = flat(x), others[-3:]
-    setup = ways.setup(source)
-    setup.run(source, *_spread(setup, w, bias, workspace), relu, flat(out), workspace, flat(positions))
+    way, run = ways.other(source)
+    run(source, *_spread(way, w, bias, workspace), relu, flat(out), workspace, flat(positions))
 
 
 DIRECTIONS = {"forward": _forward, "input_grad": _input_grad, "weight_grad": _weight_grad}

@@ -7,7 +7,6 @@ all arrays are cut (see chunks_of), which the threads share. `like` is any array
 """
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -33,19 +32,15 @@ def addresses(arrays):
     return tuple(map(id, arrays))
 
 
-class Tables(NamedTuple):
-    chunks: np.ndarray  # see chunks_of
-    starts: np.ndarray
-    places: np.ndarray  # (kinds, tensors); of a state that is not there, those of the parameters
-    present: int  # bit k: there is a state k
-    like: np.ndarray  # of the element type
-
-
 def tables(rows, sizes, like):
-    """Tables from rows of arrays' ids, those of the parameters first; a row of a state that is not there is empty."""
+    """(chunks, starts, places, present, like) from rows of arrays' ids, those of the parameters first.
+
+    A row of a state that is not there is empty: its places are those of the parameters. Bit k of `present` is set where
+    there is a state k.
+    """
     places = np.array([row or rows[0] for row in rows], np.int64) + HEAD
     present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
-    return Tables(*chunks_of(sizes, CHUNK), places, present, LIKE[like.dtype])
+    return *chunks_of(sizes, CHUNK), places, present, LIKE[like.dtype]
 
 
 @jit

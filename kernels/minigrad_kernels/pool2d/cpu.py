@@ -15,7 +15,7 @@ import numpy as np
 
 from ..toolchain import add, clear, elements, flat, jit, share, shared
 from ..toolchain.emit import emitted
-from ..toolchain.pooling import LANES, Windows, each_tap, each_window, max_row, run_from, taps_inside, under_channels
+from ..toolchain.pooling import LANES, each_tap, each_window, max_row, run_from, taps_inside, under_channels, windows_of
 
 PARTS = 64  # of the windows, at most, whose sums for the gradient of a bias are taken apart
 NOTHING = np.zeros((1, 0))
@@ -33,7 +33,7 @@ def max_rows(team, x, windows, out, positions):
 
 @lru_cache(maxsize=1024)
 def _table(*sizes):
-    return Windows(*sizes).table()
+    return windows_of(*sizes)
 
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
