@@ -93,10 +93,4 @@ def ready(a, b):
 def _multiply(run, a, b, bias, relu, out, workspace):
     c = out.reshape(-1)
     start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
-    run(_memory(a), _memory(b), start, relu, c, workspace)
-
-
-def _memory(array):
-    """The memory of an array from its element [0, 0, ...] on; kernels reach the rest by offsets."""
-    whole, start = product.memory(array)
-    return whole[start:] if start else whole
+    run(product.memory(a), product.memory(b), start, relu, c, workspace)

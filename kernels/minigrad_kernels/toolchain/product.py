@@ -310,14 +310,10 @@ def flat(array):
 
 
 def memory(array):
-    """The memory of an array as a 1-D array, and where in it the element [0, 0, ...] lies.
+    """The memory of an array from its element [0, 0, ...] on, 1-D.
 
-    Kernels read arrays of any strides this way: one type for Numba, offsets for the rest.
+    Kernels read arrays of any strides this way, by offsets from there: one type for Numba.
     """
     if array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous):
-        return flat(array), 0
-    reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
-    start = sum(min(0, step) for step in reach)
-    span = sum(abs(step) for step in reach) // array.itemsize + 1
-    whole = {"data": (array.ctypes.data + start, False), "shape": (span,), "strides": None}
-    return np.asarray(Memory(array, **whole)), -start // array.itemsize
+        return flat(array)
+    return np.asarray(Memory(array, shape=(1,), strides=None))
