@@ -7,8 +7,7 @@ update rules in `optim`, data sets in `data`, training loops in `train`; `profil
 from math import inf, nan, pi
 from typing import TYPE_CHECKING
 
-from minigrad_kernels.conv2d.winograd_mode import winograd
-from minigrad_kernels.toolchain.modes import tf32
+from minigrad_kernels.toolchain.modes import tf32, winograd
 
 from . import backends, cuda, nn, ops, optim, profile
 from .anomaly import detect_anomaly

@@ -321,14 +321,33 @@ assert np.allclose(convolve_implicit(x, w), convolve_im2col(x, w), atol=1e-3)
 
 # %% [markdown]
 # The library does this on the CPU and on the GPU. Channels are last in memory, so that a pixel's channels lie next to
-# each other. Let us ask it how much extra memory it wants for this layer.
+# each other, and so are the filters of a weight. A kernel allocates nothing: where it wants extra memory, it asks a
+# function that the caller gives. Let us see how much it asks for in this layer.
 
 # %%
 from minigrad_kernels import conv2d as kernels
+from minigrad_kernels.layout import CHANNELS_LAST, FILTER
 
-patches = im2col(x, 3, 3).nbytes
+
+def laid(array, order):
+    """An equal array whose axes lie in memory in this order, the slowest first."""
+    return np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
+
+
+asked = []
+
+
+def workspace(nbytes, like):
+    asked.append(nbytes)
+    return np.empty(nbytes, np.uint8)
+
+
+y = laid(np.empty((64, 64, 11, 11), np.float32), CHANNELS_LAST)
 with minigrad.winograd(False):
-    extra = kernels.workspace("forward", x.shape, w.shape, (1, 1), (0, 0), (1, 1), 1, np.float32)
+    kernels.forward(laid(x, CHANNELS_LAST), laid(w, FILTER), None, False, 1, 0, 1, 1, y, workspace)
+assert np.allclose(y, convolve_implicit(x, w), atol=1e-3)
+
+patches, extra = im2col(x, 3, 3).nbytes, sum(asked)
 for name, size in (("input", x.nbytes), ("patches of im2col", patches), ("workspace of the library", extra)):
     print(f"{name:25} {size / 2**20:6.2f} MiB")
 assert extra < x.nbytes < patches

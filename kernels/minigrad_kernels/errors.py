@@ -3,11 +3,6 @@
 A message says: op, argument, what it got, what it wants, and where it helps what to do.
 """
 
-__all__ = [
-    "MinigradError", "ShapeError", "KindError", "SubscriptError", "MissingError", "StateError", "ExchangeError",
-    "OutOfMemory",
-]  # fmt: skip
-
 
 class MinigradError(Exception):
     """Base of all errors raised on purpose by minigrad."""

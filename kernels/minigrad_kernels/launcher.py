@@ -18,8 +18,8 @@ Where there are no kernels for arrays of 16 bits, float16 and bfloat16, the laun
 of all arrays declared FLOAT, and what it wrote is rounded back, once: to nearest, ties to even. So sums are float32
 whatever goes in.
 
-`workspace`, where a launcher has such an argument, is bytes, or a function (bytes, array) that gives so many for calls
-with such arrays, as a pool does. The plan then says how many: it is a Call.
+`workspace`, where a launcher has such an argument, is a function (bytes, array): it gives so many bytes on the device
+of the array, from a multiple of 16 on, as a pool does. Kernels ask it for what they need besides their arguments.
 """
 
 import functools
@@ -40,7 +40,6 @@ LIMIT = 1 << 31  # sizes, strides and paddings are 32-bit inside kernels
 COUNTED = LIMIT - 1024  # elements that threads, of whole blocks, can number with 32 bits
 SINGLE = np.dtype(np.float32)
 FLOATS = (SINGLE, np.dtype(np.float64))
-BYTE = np.dtype(np.uint8)
 USABLE = 0x100 | 0x400  # of the flags of NumPy's arrays: NPY_ARRAY_ALIGNED and NPY_ARRAY_WRITEABLE
 
 FLOAT = "float"  # one floating type for all arrays declared so
@@ -117,13 +116,6 @@ def pair(least):
     return Size(checked)
 
 
-class Call(NamedTuple):
-    """A plan of a launcher that takes a workspace."""
-
-    bytes: int  # of the workspace
-    run: Callable
-
-
 # ---- what kernels see of arrays --------------------------------------------------------------------------------------
 
 
@@ -194,20 +186,6 @@ def _check_memory(op, name, array, order, writes):
         raise ShapeError(f"{op}: {name} lies at an address that is no multiple of its element; pass a copy")
     if writes and not getattr(array.flags, "writeable", True):
         raise ShapeError(f"{op}: {name} is read-only, wants an array to write to")
-
-
-def memory(op, workspace, wanted, like, source):
-    """So many bytes: the workspace of a call whose arrays are such as `like`, or what it gives if it is a function.
-
-    source: the function that says how many bytes a call wants
-    """
-    if callable(workspace):  # as nearly always
-        return workspace(wanted, like) if wanted else None
-    check(op, "workspace", workspace, like, (BYTE,), None, ANY, True)
-    if workspace.size < wanted or workspace.ndim != 1 or not workspace.flags.c_contiguous:
-        got = f"workspace has shape {workspace.shape}"
-        raise ShapeError(f"{op}: {got}, wants {wanted} contiguous bytes; see {source}")
-    return workspace
 
 
 def _text(form, sizes):
@@ -298,21 +276,18 @@ def _launch_of_lists(contract, under):
     def launch(*arguments, **named):
         given = contract.bind(arguments, named)
         arrays = given[contract.first]
-        half = len(arrays) and is_half(getattr(arrays[0], "dtype", BYTE))
+        half = len(arrays) and is_half(getattr(arrays[0], "dtype", SINGLE))
         (contract.widened if half else contract.plan)(*given)
 
     return launch
 
 
-class _Plan(NamedTuple):
-    bytes: int | None  # of workspace; None: there is none, or it stays as it is
-    sizes: list  # (position, name, function, setting that it has seen)
-    views: list  # (position, function)
-    run: Callable
-
-
 class _Contract:
-    """A launcher's statement, and the plans of the calls that fit it."""
+    """A launcher's statement, and the plans of the calls that fit it.
+
+    A plan is (sizes, views, run): sizes are lists of (position, name, function, setting that it has seen), views of
+    (position, function).
+    """
 
     launch: Any
 
@@ -333,8 +308,6 @@ class _Contract:
         self.settings = [other for other in others if not isinstance(other[2], Size)]
         places = [k for k, _, _ in self.arrays]
         self.of, self.first = itemgetter(*places), min(places)
-        self.space = at("workspace") if "workspace" in self.names else None
-        self.source = f"{plan.__module__.rpartition('.')[2]}.workspace"
         self.plans = {}
 
     def bind(self, arguments, named):
@@ -346,9 +319,7 @@ class _Contract:
         return [*arguments, *self.rests[len(arguments)]]
 
     def run(self, plan, given):
-        wanted, sizes, views, run = plan
-        if wanted is not None:
-            given[self.space] = memory(self.op, given[self.space], wanted, given[self.first], self.source)
+        sizes, views, run = plan
         for k, name, setting, size in sizes:
             if given[k] is not size:  # 1 == True == 1.0, but they are not all right
                 given[k] = setting(self.op, name, given[k])
@@ -410,8 +381,7 @@ class _Contract:
         run, first = self.plan(*given), given[self.first]
         if run is None:
             run = implementation(self.plan.__module__, self.plan.__name__, first)
-        wanted, run = run if isinstance(run, Call) else (None, run)
-        return _Plan(wanted, self._sizes(given), [*self._views(given, orders)] if self.view else [], run)
+        return self._sizes(given), [*self._views(given, orders)] if self.view else [], run
 
     def _sizes(self, given):
         return [(*size, given[size[0]]) for size in self.sizes]
@@ -439,7 +409,7 @@ class _Contract:
             plan = plan or self._narrow(given, orders)
             return self.run(plan, given)
 
-        return _Plan(None, self._sizes(given), [], run)
+        return self._sizes(given), [], run
 
     def widened(self, *arguments):
         """Call the launcher with float32 copies, whatever `native` says."""
@@ -449,8 +419,6 @@ class _Contract:
             for k, name, declared in self.arrays:
                 if declared.dtype in (FLOAT, EITHER):
                     given[k] = self._copy(name, given[k], declared, dtype, results)
-            if self.space is not None and not callable(given[self.space]):  # it may be too small for float32
-                given[self.space] = lambda nbytes, like: np.empty_like(like, np.uint8, shape=(nbytes,))
             self.launch(*given)
             for array, copy in results:
                 _write(array, copy)

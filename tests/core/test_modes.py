@@ -10,8 +10,7 @@ from minigrad import autocast, detect_anomaly, deterministic, no_grad, tf32, win
 from minigrad.anomaly import is_anomaly_enabled
 from minigrad.core.modes import is_deterministic, is_grad_enabled
 from minigrad.ops.autocast import autocast_dtype
-from minigrad_kernels.conv2d.winograd_mode import mode as winograd_mode
-from minigrad_kernels.toolchain.modes import tf32_mode
+from minigrad_kernels.toolchain.modes import tf32_mode, winograd_mode
 
 MODES = {  # the block, what tells the mode, its value inside
     "no_grad": (no_grad, is_grad_enabled, False),

@@ -6,7 +6,7 @@ import numpy as np
 from minigrad_kernels import bias, optimizer, softmax
 from minigrad_kernels.optimizer import Adam, Plan
 
-from .timing import medians, random
+from .timing import medians, random, space
 
 ROWS, COLUMNS = 1 << 18, 256  # of the memory-bound kernels: 256 MB a matrix
 
@@ -15,7 +15,6 @@ def _memory_bound():
     """{name: (call, bytes that it has to move)}"""
     x, g = random(ROWS, COLUMNS), random(ROWS, COLUMNS)
     dx, sums = cupy.empty_like(x), cupy.empty(COLUMNS, cupy.float32)
-    space = cupy.empty(bias.workspace(x.shape), cupy.uint8)
     labels = cupy.asarray(np.random.default_rng(0).integers(0, COLUMNS, ROWS))
     losses, logsumexp, size = cupy.empty(ROWS, cupy.float32), cupy.empty(ROWS, cupy.float32), x.nbytes
     hyper, plan = np.zeros(len(Adam)), Plan()

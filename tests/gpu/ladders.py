@@ -18,7 +18,7 @@ from minigrad_kernels.matmul import cuda as product
 from minigrad_kernels.toolchain.modes import tf32
 
 from .small import runs_on
-from .timing import medians, random
+from .timing import medians, random, space
 
 BUDGET = 0.05  # seconds for each call
 
@@ -133,7 +133,7 @@ def _cublas(a, b, out):
 
 def _products(found, kind, m, n, k, layout):
     a, b = map(kind.random, ((m, k), (k, n)), LAYOUTS[layout])
-    out, space = cupy.empty((m, n), kind.dtype), cupy.empty(matmul.workspace(a, b), cupy.uint8)
+    out = cupy.empty((m, n), kind.dtype)
     calls, size = {"default": partial(matmul.forward, a, b, None, False, out, space)}, max(m, n, k)
     for rung in product.LADDERS[product.kind_of(a.dtype)] if size <= RUNGS_UP_TO else ():
         if size <= SLOW.get(rung, RUNGS_UP_TO) and runs_on("cuda", rung):
@@ -176,7 +176,6 @@ def _ours(direction, x, w, g, geometry):
     }[direction]
     memory = cupy.empty(like.size, like.dtype)
     result = cupy.ndarray(like.shape, like.dtype, memory.data, like.strides)
-    space = cupy.empty(conv2d.workspace(direction, x.shape, w.shape, *geometry, x.dtype, x), cupy.uint8)
     calls = {"default": partial(getattr(conv2d, direction), *inputs, *geometry, result, space)}
     for rung in RUNGS:
         calls[rung] = partial(getattr(convolution, direction), *inputs, *geometry, result, space, rung=rung)

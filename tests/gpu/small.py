@@ -22,7 +22,7 @@ from minigrad_kernels.toolchain.modes import tf32
 from tests.kernels.cases import bias, norm, pool2d
 from tests.kernels.cases import conv2d as convolution
 from tests.kernels.cases.matmul import row, transposed
-from tests.kernels.kernel_runs import CASES, exists, make_inputs, moved, part, run, with_halves
+from tests.kernels.kernel_runs import CASES, exists, make_inputs, moved, part, run, scratch, with_halves
 from tests.kernels.rungs import TYPES
 
 LAST = "every kernel was launched on cuda"
@@ -123,7 +123,7 @@ def _optimizers(device, dtype):
         getattr(optimizer, name)(*lists, np.array(hyper, np.float64))
     arrays, number = there(1), lambda *shape: moved(np.ones(shape), device)
     squares, factor = number(len(shapes)), number(1)
-    optimizer.squared_norms(arrays, squares, moved(np.zeros(optimizer.workspace(arrays), np.uint8), device))
+    optimizer.squared_norms(arrays, squares, scratch(device, []))
     optimizer.clip_factor(squares, 1.0, moved(np.zeros((), dtype), device), factor)
     optimizer.scale(arrays, factor)
 

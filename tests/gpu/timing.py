@@ -18,6 +18,11 @@ def random(*shape):
     return cupy.asarray(_rng.standard_normal(shape, dtype=np.float32))
 
 
+def space(nbytes, like):
+    """A workspace for kernels."""
+    return cupy.empty(nbytes, cupy.uint8)
+
+
 # ---- by events: what a short kernel takes, whatever the host takes to submit it --------------------------------------
 
 

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from minigrad_kernels.conv2d.winograd_mode import winograd
 from minigrad_kernels.toolchain import set_threads, threads
+from minigrad_kernels.toolchain.modes import winograd
 
 from .cases import all_cases
 
@@ -40,7 +40,8 @@ def part(case, module=""):
 def exists(case, module):
     """Whether that module of the row's family has the row's function."""
     name = f"minigrad_kernels.{case.family}{module}"
-    return find_spec(name) is not None and hasattr(importlib.import_module(name), case.function)
+    found = find_spec(name) and importlib.import_module(name)
+    return hasattr(found, case.function) or hasattr(found, "ready")
 
 
 # ---- arguments -------------------------------------------------------------------------------------------------------
@@ -155,30 +156,32 @@ def on_host(array):
 # ---- calls -----------------------------------------------------------------------------------------------------------
 
 
-def make_workspace(case, inputs, dtype, device):
-    """Bytes that start at an odd address; on a GPU at a multiple of 16, as all that its allocator gives out does."""
-    odd = device == "cpu"
-    middle, whole = guarded(case.workspace(inputs, case.params, np.dtype(dtype)) + odd, np.uint8, 255)
-    return middle[odd:], whole
+def scratch(device, wholes):
+    """A workspace: it gives bytes between canaries; wholes: a list that gets the memory in which they lie."""
+
+    def workspace(nbytes, like):
+        middle, whole = guarded(nbytes, np.uint8, 255)
+        middle, whole = moved(middle, device, whole)
+        wholes.append(whole)
+        return middle
+
+    return workspace
 
 
 def run(case, dtype, inputs, device="cpu", function=None):
     """Outputs of the kernel, or of a function with its arguments, after a look that it wrote nothing else."""
     inputs_there = [moved(x, device) for x in inputs]
-    made = [make_output(output, dtype) for output in case.outputs]
-    if case.workspace:
-        made.append(make_workspace(case, inputs_there, dtype, device))
-    there = [moved(array, device, whole) for array, whole in made]
+    there = [moved(array, device, whole) for array, whole in (make_output(output, dtype) for output in case.outputs)]
+    wholes = [whole for _, whole in there]
     function = function or part(case)
     before = [on_host(x).copy() if isinstance(x, np.ndarray) else x for x in inputs]
-    written = [array for array, _ in there]
-    written[len(case.outputs) : len(case.outputs)] = case.absent
-    function(*case.arguments(inputs_there), *written)
-    assert all(intact(whole) for _, whole in there), "wrote outside its output"
+    written = *(array for array, _ in there), *case.absent
+    function(*case.arguments(inputs_there), *written, *[scratch(device, wholes)] * case.workspace)
+    assert all(map(intact, wholes)), "wrote outside its output"
     for was, now in zip(before, inputs_there, strict=True):
         if isinstance(was, np.ndarray):
             assert np.array_equal(was, on_host(now), equal_nan=was.dtype.kind in "fV"), "changed an input"
-    return [on_host(array) for array, _ in there[: len(case.outputs)]]
+    return [on_host(array) for array, _ in there]
 
 
 def with_halves(launcher, half):

@@ -10,11 +10,11 @@ import pytest
 from minigrad_kernels import conv2d, pool2d
 from minigrad_kernels.conv2d import cpu, plan
 from minigrad_kernels.conv2d.geometry import Geometry
-from minigrad_kernels.conv2d.winograd_mode import mode, winograd
 from minigrad_kernels.toolchain import threads
+from minigrad_kernels.toolchain.modes import winograd, winograd_mode
 
 from .cases.conv2d import POOLED, pooled, rows
-from .kernel_runs import DEVICE, make_inputs, on_threads, run, same_bits, spoil, told, wanted
+from .kernel_runs import DEVICE, make_inputs, on_threads, run, same_bits, scratch, spoil, told, wanted
 from .rungs import DIRECTIONS, TYPES, exact
 
 GEOMETRIES = [  # x, w, stride, padding, dilation
@@ -40,7 +40,6 @@ PACKED = [  # rows of B lie far apart
 def forget():
     """All plans."""
     cpu._ways.cache_clear()
-    cpu._pooled.cache_clear()
     for launch in (conv2d.forward, conv2d.forward_pooled, conv2d.input_grad, conv2d.weight_grad):
         launch.contract.plans.clear()
 
@@ -116,9 +115,8 @@ def one_by_one(case, dtype, inputs):
     settings, windows = rest[:4], rest[4:]
     n, o, i, j = conv2d.output_shape(inputs[0].shape, inputs[1].shape, None, *settings)
     convolved = np.empty((n, i, j, o), dtype).transpose(0, 3, 1, 2)
-    space = np.empty(conv2d.workspace("forward", inputs[0].shape, inputs[1].shape, *settings, dtype), np.uint8)
-    conv2d.forward(*inputs, relu, *settings, convolved, space)
-    pool = replace(case, family="pool2d", function="max_forward", params={}, workspace=None)
+    conv2d.forward(*inputs, relu, *settings, convolved, scratch("cpu", []))
+    pool = replace(case, family="pool2d", function="max_forward", params={}, workspace=False)
     return run(pool, dtype, [convolved], function=lambda x, *made: pool2d.max_forward(x, *windows, *made))
 
 
@@ -136,7 +134,8 @@ def test_pooling_has_the_bits_of_the_two_ops():
     for dtype in (np.float16, ml_dtypes.bfloat16):
         inputs = [array if array is None else array.astype(dtype) for array in make_inputs(case, np.float32)]
         same_bits(run(case, dtype, inputs), one_by_one(case, dtype, inputs))
-    in_one_pass = lambda x, w: not cpu._pooled(x, w, (1, 1), (0, 0), (1, 1), 1, 4, threads(), 0)[1]
+    windows = (2, 2), (2, 2), (0, 0), (1, 1)
+    in_one_pass = lambda x, w: cpu.pooling(x, w, ((1, 1), (0, 0), (1, 1), 1), 4, windows, (2, 2)) is not None
     assert in_one_pass((64, 1, 28, 28), (32, 1, 3, 3)) and in_one_pass((64, 6, 14, 14), (16, 6, 5, 5))
     assert not in_one_pass((4, 8, 300, 300), (64, 8, 3, 3)), "images that do not fit the cache"
 
@@ -195,7 +194,7 @@ def test_winograd_is_close_exact_on_small_integers_and_passes_nan(case):
 
 
 def used(direction, x, w, stride=(1, 1), padding=(1, 1), dilation=(1, 1), groups=1, itemsize=4):
-    ways = cpu._ways(direction, x, w, stride, padding, dilation, groups, itemsize, threads(), mode())
+    ways = cpu._ways(direction, x, w, stride, padding, dilation, groups, itemsize, threads(), winograd_mode())
     return ways.winograd is not None
 
 

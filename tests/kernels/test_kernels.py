@@ -23,6 +23,7 @@ from .kernel_runs import (
     part,
     rows_of,
     same_bits,
+    scratch,
     told,
 )
 
@@ -71,8 +72,7 @@ def test_launchers_refuse_what_is_not_as_declared():
         launch, inputs = part(case), make_inputs(case, np.float32)
         outputs = [make_output(output, np.float32)[0] for output in case.outputs]
         fresh = [output.copy() for output in outputs]
-        space = [lambda nbytes, like: np.empty(nbytes, np.uint8)] if case.workspace else []
-        given = [*case.arguments(inputs), *outputs, *case.absent, *space]
+        given = [*case.arguments(inputs), *outputs, *case.absent, *[scratch("cpu", [])] * case.workspace]
         for position, name, declared in launch.contract.arrays:
             array = given[position] if position < len(given) else None
             for error, words, wrong in misfits(array, declared) if array is not None else ():

@@ -21,7 +21,7 @@ from minigrad_kernels.optimizer.plan import KEPT
 from minigrad_kernels.optimizer.rules import adam
 
 from .cases import Output
-from .kernel_runs import DEVICE, each_type, intact, make_output, moved, on_host, on_threads, same_bits, told
+from .kernel_runs import DEVICE, each_type, intact, make_output, moved, on_host, on_threads, same_bits, scratch, told
 
 FEW = [(), (0,), (5,), (3, 4), (3, 4, 2, 5), (2, 3, 4, 5)]
 SHAPES = {place: [*FEW, (n - 1,), (n,), (n + 1,)] for place, n in (("cpu", cpu.CHUNK), (DEVICE, cuda.CHUNK))}
@@ -171,11 +171,10 @@ def test_nan(name, place):
 
 
 def norms(arrays, place="cpu"):
-    """The sums of squares, in a workspace of just the size, which on the CPU begins at an odd address."""
-    odd = place == "cpu"
-    out = moved(np.full(len(arrays), np.nan), place)
-    space = moved(np.full(optimizer.workspace(arrays) + odd, 255, np.uint8), place)[odd:]
-    optimizer.squared_norms([moved(array, place) for array in arrays], out, space)
+    """The sums of squares."""
+    out, wholes = moved(np.full(len(arrays), np.nan), place), []
+    optimizer.squared_norms([moved(array, place) for array in arrays], out, scratch(place, wholes))
+    assert all(map(intact, wholes))
     return on_host(out)
 
 
@@ -235,11 +234,9 @@ def test_refuses_before_any_work():
         np.testing.assert_array_equal(parameters[0], before)
     with pytest.raises(ShapeError, match=r"hyper has shape \(6,\), wants \(7,\)"):
         optimizer.sgd([np.ones(3)], [np.ones(3)], None, np.zeros(6))
-    with pytest.raises(ShapeError, match=r"squared_norms: workspace has shape \(14,\), wants 15"):
-        optimizer.squared_norms([LOCKED], np.empty(1), np.empty(14, np.uint8))
     optimizer.sgd([], [], None, hyper(SGD))  # no parameters are no work
     optimizer.scale([], 2.0)
-    optimizer.squared_norms([], np.empty(0), np.empty(0, np.uint8))
+    optimizer.squared_norms([], np.empty(0), None)
 
 
 TOGETHER = hyper(Adam, RATE=0.01, BETA1=0.9, BETA2=0.999, EPS=1e-8, STEP=3)
@@ -280,8 +277,7 @@ def test_norms_read_once_and_scaling_reads_and_writes_once():
     """The second kernel: each thread reads where its sum begins. A factor of 1 touches nothing."""
     arrays, out = there([random("sgd", [2048, 5000])[0]], "interpreter")[0], interpreter.empty(2, np.float64)
     sizes, chunks = [8192, 20000], 2 + 5
-    space = interpreter.empty(optimizer.workspace(arrays), np.uint8)
-    squares, sums = counted(lambda: optimizer.squared_norms(arrays, out, space))
+    squares, sums = counted(lambda: optimizer.squared_norms(arrays, out, scratch("interpreter", [])))
     (scaled,), (same,) = (counted(lambda: optimizer.scale(arrays, factor)) for factor in (0.5, 1.0))  # noqa: B023
     assert squares[1:3] == (sizes, [8 * chunks]) and scaled[1:3] == (sizes, sizes) and same[1:3] == ([], [])
     assert sum(sums[1]) == 8 * chunks + 2 * 4 * 2 * 256 and sums[2] == [2 * 8]

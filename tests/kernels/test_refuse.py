@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minigrad_kernels import augment, bias, elementwise, interpreter, matmul, norm, pool2d, softmax
+from minigrad_kernels import augment, bias, elementwise, interpreter, matmul, norm, pool2d
 from minigrad_kernels.elementwise import reference
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import implementation
@@ -21,7 +21,7 @@ def image(*shape, dtype=np.float32):
 
 
 ROW, ONE, THREE, FOUR = (np.ones(shape, np.float32) for shape in ((3, 4), (), 3, 4))
-SPACE, LABELS = np.empty(1 << 12, np.uint8), np.array([0, 1, 2])
+LABELS = np.array([0, 1, 2])
 TABLE = pool2d.adaptive_windows(4, 2)
 
 
@@ -46,13 +46,8 @@ def averaged(height, columns):
     return lambda: pool2d.average_forward(image(1, 1, height, 4), TABLE, TABLE, image(1, 1, 2, columns))
 
 
-def multiplied(a, b, space=SPACE):
-    return lambda: matmul.forward(a, b, None, False, np.ones((2, 4), np.float32), space)
-
-
-def total(space):
-    outputs = ONE.copy(), ONE.copy(), THREE.copy()
-    return lambda: softmax.cross_entropy_total(ROW, LABELS, IGNORED, True, *outputs, space)
+def multiplied(a, b):
+    return lambda: matmul.forward(a, b, None, False, np.ones((2, 4), np.float32), None)
 
 
 def cut(padding):
@@ -61,31 +56,28 @@ def cut(padding):
     return lambda: augment.pad_crop_normalize(images, *given, FOUR[:2], FOUR[:2], out)
 
 
-def grouped(groups, space=SPACE):
+def grouped(groups):
     x, statistics = image(3, 4, 2, 2), np.ones((2, 3, groups))
-    return lambda: norm.group_norm(x, FOUR, FOUR, EPS, x.copy("K"), *statistics, space)
+    return lambda: norm.group_norm(x, FOUR, FOUR, EPS, x.copy("K"), *statistics, None)
 
 
 NO_KERNEL = "softmax.sparsemax: got minigrad_kernels.interpreter.array.Array, wants numpy.ndarray"
 TURNED = np.ones((3, 2), np.float32).T, np.ones((4, 3), np.float32).T
 REFUSED = [
     (lambda: implementation("minigrad_kernels.softmax", "sparsemax", interpreter.empty(1)), KindError, NO_KERNEL),
-    (multiplied(*TURNED, SPACE[:0]), ShapeError, "workspace has shape"),
     (multiplied(interpreter.empty((2, 3)), TURNED[1]), KindError, "b is numpy.ndarray, wants minigrad_kernels.interp"),
     (lambda: elementwise.relu([1.0], ROW), KindError, "backend: got builtins.list"),
     (halves(np.float16, ml_dtypes.bfloat16), KindError, "out has type bfloat16, wants float16"),
-    (lambda: bias.column_sums(ROW.astype("e"), FOUR.astype("e"), SPACE), KindError, "type float16, wants float32"),
-    (lambda: bias.column_sums(ROW[:, :0], FOUR[:0], SPACE), ShapeError, r"wants \(N, C\).* with C at least 1"),
+    (lambda: bias.column_sums(ROW.astype("e"), FOUR.astype("e"), None), KindError, "type float16, wants float32"),
+    (lambda: bias.column_sums(ROW[:, :0], FOUR[:0], None), ShapeError, r"wants \(N, C\).* with C at least 1"),
     (dropped(p=1.5), ShapeError, "dropout: p = 1.5, wants 0 to 1"),
     (dropped(seed=-1), ShapeError, "seed is -1, wants 0 to"),
     (dropped(step=1.5), KindError, "step is 1.5, wants an integer"),
     (pooled((2, 3, 4, 4), (3, 2)), ShapeError, r"out has shape \(2, 3, 3, 2\), wants \(2, 3, 2, 2\)"),
     (windows((1, 1), (3, 3)), ShapeError, "covers no element"),
     (averaged(3, 2), ShapeError, "rows leaves the input"),
-    (total(SPACE[:9]), ShapeError, r"workspace has shape \(9,\), wants .* bytes; see softmax.workspace"),
     (cut(-1), ShapeError, "padding is -1, wants 0 to"),
     (grouped(3), ShapeError, r"mean has shape \(3, 3\), wants \(N, groups\)"),
-    (grouped(2, SPACE[:9]), ShapeError, "group_norm: workspace has shape"),
 ]
 
 

@@ -23,7 +23,7 @@ from tests.gpu.small import runs_on
 
 from .cases.conv2d import pooled, rows
 from .cases.matmul import around, backwards, repeated, row, spread, transposed
-from .kernel_runs import DEVICE, make_inputs, run, same_bits, wanted
+from .kernel_runs import DEVICE, make_inputs, run, same_bits, scratch, wanted
 from .rungs import DIRECTIONS, KK, KN, MN, TYPES, exact, result, rounds, unwritten
 
 HALVES = "float16", "bfloat16"
@@ -285,8 +285,8 @@ def test_pooling_follows_in_16_bits():
 def multiplied(a, b, rung=None):
     """What would run: names of kernels without that of the family."""
     out = unwritten((*a.shape[:-1], b.shape[-1]), dtype=a.dtype)
-    space = unwritten((matmul.workspace(a, b),), dtype=np.uint8)
-    return [kernel.name.removeprefix("matmul_") for kernel, *_ in cuda.starts(a, b, None, False, out, space, rung)]
+    found = cuda.starts(a, b, None, False, out, scratch("interpreter", []), rung)
+    return [kernel.name.removeprefix("matmul_") for kernel, *_ in found]
 
 
 N, T = (0, 1), (1, 0)
@@ -330,9 +330,6 @@ def test_places_strides_and_types_that_a_rung_cannot_load_take_a_lower_one():
     b = unwritten((512, 1024))
     assert multiplied(unwritten((4096, 512)), b) == ["buffered_128x128_kn"]
     assert multiplied(unwritten((4096, 512), late=1), b) == ["register_128x128"]
-    late = [unwritten((16, 16640), dtype=np.float16, late=late) for late in (0, 4)]
-    sizes = {matmul.workspace(a, unwritten((16640, 128), dtype=np.float16)) for a in late}
-    assert len(sizes) == 1 and min(sizes), "a plan serves arrays wherever they begin"
     half = unwritten((64, 64), dtype=np.float16)
     assert multiplied(unwritten((64, 64), dtype=np.float16, late=4), half) == ["tensor_float16"]
     far = np.lib.stride_tricks.as_strided(unwritten((1 << 25,)), (2, 2), (1 << 26, 4))
@@ -364,8 +361,8 @@ def started(direction, x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1), gro
         "weight_grad": (out_there, x_there, w_there),
     }[direction]
     with tf32(kind == "tf32"):
-        space = unwritten((conv2d.workspace(direction, x, w, *settings, dtype, first),), dtype=np.uint8)
-        found = list(conv_cuda.starts(direction, first, second, None, False, settings, result, space, rung))
+        given = direction, first, second, None, False, settings, result, scratch("interpreter", []), rung
+        found = list(conv_cuda.starts(*given))
     return [(kernel.name.removeprefix("conv2d_"), grid) for kernel, grid, *_ in found]
 
 
@@ -398,22 +395,21 @@ def test_launchers_take_16_bits_and_widen_what_tensor_cores_do_not_suit():
 
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
-AT = "a and b at addresses that are multiples of 16, each with a stride of one element along one axis whose size is a"
-PRODUCTS_REFUSED = {  # shapes of a and b, type, rung -> message
-    ((8, 8), (8, 8), "float32", "fast"): "rung is 'fast', wants one of plain, tiled, register_64x64",
-    ((8, 8), (8, 9), "float32", "buffered"): f"the rung buffered wants {AT} multiple of 4,",
-    ((8, 8), (8, 9), "float16", "async"): f"the rung async wants {AT} multiple of 8,",
-    ((1, 1), (1, 4194241), "float32", "register_64x64"): "the rung register_64x64 wants at most 2097120 columns",
-    ((8, 8), (8, 8), "bfloat16", "tma"): "the rung tma wants both a and b to lie along K",
+PRODUCTS_REFUSED = {  # shapes of a and b, type, rung -> rungs that fit
+    ((8, 8), (8, 8), "float32", "fast"): "plain, tiled, register_64x64, register, buffered",
+    ((8, 8), (8, 9), "float32", "buffered"): "plain, tiled, register_64x64, register",
+    ((8, 8), (8, 9), "float16", "async"): "tensor",
+    ((1, 1), (1, 4194241), "float32", "register_64x64"): "plain",
+    ((8, 8), (8, 8), "bfloat16", "tma"): "async, tensor",
 }
 X, W = (1, 4, 8, 8), (8, 4, 3, 3)
-CONVOLUTIONS_REFUSED = [  # arguments of started -> message
-    (("forward", X, W), dict(rung="register", kind="float64"), "the rung register wants float32"),
-    (("forward", X, W), dict(rung="tensor"), "the rung tensor wants float16, bfloat16, or float32 in the mode"),
-    (("input_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "the rung vector wants addresses that"),
-    (("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "the rung vector wants at most 16 x 16"),
-    (("forward", X, (8, 2, 3, 3)), dict(rung="tiled", groups=2), "the rung tiled wants the forward direction"),
-    (("forward", X, (8, 4, 1, 1)), dict(rung="product", stride=(1, 2)), "the rung product wants filters of"),
+CONVOLUTIONS_REFUSED = [  # arguments of started -> rungs that fit
+    (("forward", X, W), dict(rung="register", kind="float64"), "plain"),
+    (("forward", X, W), dict(rung="tensor"), "plain, tiled, register, narrow, vector"),
+    (("input_grad", X, (6, 4, 3, 3)), dict(rung="vector"), "plain, register"),
+    (("forward", (1, 4, 8, 20), (8, 4, 1, 17)), dict(rung="vector"), "plain, tiled"),
+    (("forward", X, (8, 2, 3, 3)), dict(rung="tiled", groups=2), "plain, register"),
+    (("forward", X, (8, 4, 1, 1)), dict(rung="product", stride=(1, 2)), "plain, tiled, register, narrow, vector"),
 ]
 FAR = [  # direction, x, stride -> message; w has one tap
     ("forward", (1 << 11, 1, 1 << 10, 1 << 10), (1, 1), ": the elements of x takes 2147483648, wants less than 21474"),
@@ -422,22 +418,24 @@ FAR = [  # direction, x, stride -> message; w has one tap
 
 
 def test_a_rung_that_does_not_fit_and_sizes_beyond_32_bits_say_why():
-    for (a, b, kind, name), message in PRODUCTS_REFUSED.items():
-        with pytest.raises(ShapeError, match="^matmul: " + re.escape(message)):
+    for (a, b, kind, name), fitting in PRODUCTS_REFUSED.items():
+        with pytest.raises(
+            ShapeError, match=f"^matmul: rung is '{name}', wants one that takes such arrays: {fitting}$"
+        ):
             multiplied(unwritten(a, dtype=TYPES[kind]), unwritten(b, dtype=TYPES[kind]), name)
     many = np.broadcast_to(unwritten((1, 1)), (1 << 31, 1)).view(interpreter.Array)
     with pytest.raises(ShapeError, match="matmul: got 2147483648 rows, 1 columns and sums of 1, wants less than"):
-        matmul.workspace(many, unwritten((1, 1)))
+        list(cuda.starts(many, unwritten((1, 1)), None, False, many, None))
     with pytest.raises(KindError, match="^matmul: out has type float64, wants float16 or float32"):
         matmul.forward(
             *(unwritten((2, 2), dtype=kind) for kind in "ee"), None, False, unwritten((2, 2), dtype="d"), None
         )
-    for arguments, others, message in CONVOLUTIONS_REFUSED:
-        with pytest.raises(ShapeError, match="^conv2d.*: " + re.escape(message)):
+    for arguments, others, fitting in CONVOLUTIONS_REFUSED:
+        with pytest.raises(ShapeError, match=f"^conv2d.*: rung is .*, wants one that takes such arrays: {fitting}$"):
             started(*arguments, **others)
     for direction, x, stride, message in FAR:
         with pytest.raises(ShapeError, match="^conv2d" + re.escape(message)):
-            conv2d.workspace(direction, x, (1, 1, 1, 1), stride, (0, 0), (1, 1), 1, np.float32, interpreter.empty(1))
+            cuda_plan.plan_of(direction, x, (1,) * 4, x[2:], (stride, (0, 0), (1, 1), 1), "float32", True)
 
 
 # ---- the rung for Hopper: what its copies of boxes read, and their tables on a GPU -----------------------------------
@@ -461,8 +459,7 @@ def test_layouts_that_the_copy_engine_reads_run_and_others_are_refused():
         a = np.lib.stride_tricks.as_strided(memory, shape, [2 * step for step in strides], subok=True)
         b = interpreter.array(np.ones((*shape[:-2], 8, shape[-1]), BF16)).swapaxes(-1, -2)
         out = interpreter.empty((*shape[:-1], 8), BF16)
-        words = "^matmul: the rung tma wants rows of a and b that follow each other"
-        with contextlib.nullcontext() if fits else pytest.raises(ShapeError, match=words):
+        with contextlib.nullcontext() if fits else pytest.raises(ShapeError, match="^matmul: rung is 'tma', wants"):
             cuda.forward(a, b, None, False, out, None, "tma")
         assert not fits or not np.asarray(out).any()
 

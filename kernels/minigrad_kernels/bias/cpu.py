@@ -155,8 +155,7 @@ def sums_of_columns(form, x, samples, workspace, centres, g=None, out=None, mask
     """
     rows, columns, kinds = len(x) // samples, x.shape[1], 1 + (form >= MOMENTS)
     plan = cut(rows, columns)
-    space = elements(workspace, DOUBLE, kinds * samples * plan.parts * columns)
-    space = space.reshape(kinds, samples, plan.parts, columns)
+    space = elements(workspace, x, DOUBLE, kinds, samples, plan.parts, columns)
     sums, others = space[0], space[-1]
     arrays = [x.reshape(-1) if array is None else array.reshape(-1) for array in (g, x, out, masked)]
     sum_columns.over(x.size, form, *arrays, rows * columns, plan.rows * columns, centres, sums, others)

@@ -7,7 +7,8 @@ where there are several.
 
 import numpy as np
 
-from ..toolchain.cuda.memory import VECTOR, address, aligned, choose
+from ..toolchain import elements
+from ..toolchain.cuda.memory import aligned, choose
 from . import cuda_plain, cuda_vector
 from .cuda_plain import HEIGHT, WIDTH
 from .plan import cut
@@ -24,9 +25,8 @@ def fits(x, *others):
 
 def rung_of(op, rung, x, *others):
     """The rung for matrices of one shape whose columns are summed; others may be None."""
-    wish = f"float32, sizes that are multiples of 4, and addresses that are multiples of {4 * x.itemsize}"
     fitting = fits(x, *(array for array in others if array is not None))
-    return choose(op, rung, {"plain": None, "vector": None if fitting else wish})
+    return choose(op, rung, ("plain", "vector")[: 1 + fitting])
 
 
 def _sums(op, rung, matrices, out, workspace):
@@ -36,11 +36,8 @@ def _sums(op, rung, matrices, out, workspace):
         out.fill(0)
         return
     columns, plan = first.shape[1], cut(*first.shape)
-    partial = out
-    if plan.parts > 1:
-        start = -address(workspace) % VECTOR
-        partial = workspace[start : start + plan.parts * columns * out.itemsize].view(out.dtype)
-    partial = partial.reshape(plan.parts, columns)
+    several = plan.parts > 1
+    partial = elements(workspace, out, out.dtype, plan.parts, columns) if several else out.reshape(1, columns)
     if rung_of(op, rung, *matrices) == "plain":
         arrays = matrices if relu else (first, None, None)
         grid = (-(-plan.parts * columns // THREADS),)
@@ -49,16 +46,10 @@ def _sums(op, rung, matrices, out, workspace):
         arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
         cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
-    if plan.parts > 1:
-        add_parts(partial, out)
-
-
-def add_parts(partial, out):
-    """Add the sums of the parts of each column, (parts, columns), by blocks without a thread that has no part."""
-    (parts, columns) = partial.shape
-    height = min(HEIGHT, 1 << (parts - 1).bit_length())
-    width = max(WIDTH, THREADS // height)
-    cuda_plain.add[out.itemsize]((-(-columns // width),), (width, height), (partial, out))
+    if several:  # blocks without a thread that has no part
+        height = min(HEIGHT, 1 << (plan.parts - 1).bit_length())
+        width = max(WIDTH, THREADS // height)
+        cuda_plain.add[out.itemsize]((-(-columns // width),), (width, height), (partial, out))
 
 
 def bias_relu_grad(g, out, dx, dbias, workspace, rung=None):

@@ -8,8 +8,6 @@ summed by one thread of a CPU or by one block of a GPU, and the sums of the part
 from functools import lru_cache
 from typing import NamedTuple
 
-ALIGNMENT = 16  # bytes: what 128-bit accesses want
-
 LINE = 1024  # elements
 LINES = 8  # of a part, at least, unless there are fewer
 BLOCKS = 1024  # of a GPU; a few for each of its multiprocessors, whose number must not matter

@@ -8,32 +8,27 @@ likewise; outside the input it reads 0.
 
 Shapes  x, dx (N, C, H, W), w, dw (O, C/G, P, Q), out, g (N, O, I, J); stride, padding, dilation: pairs of integers,
         vertical first. Images lie channels last in memory, filters (P, Q, C/G, O): see layout.py
-        workspace: bytes, at least workspace(...) of them, or a function (bytes, output) that gives them
 Types   float16, bfloat16, float32 or float64, one for all arrays; beside the first two the output may be float32.
         Sums of 16 bits are float32. In the mode tf32, operands of float32 are rounded to TF32 first on a GPU
         whose tensor cores take the channels
-Errors  ValueError for shapes, values, layouts or a workspace that do not fit, TypeError for other types
+Errors  ValueError for shapes, values or layouts that do not fit, TypeError for other types
 """
 
 import functools
 
-import numpy as np
-
-from ..launcher import EITHER, FILTER, Call, flag, is_half, launcher, pair, reads, wants_shape, whole, writes
+from ..launcher import EITHER, FILTER, flag, is_half, launcher, pair, reads, wants_shape, whole, writes
 from ..pool2d import check_windows, max_forward
-from ..toolchain import backend, implementation, threads
-from ..toolchain.modes import tf32_mode as tf32
+from ..toolchain import backend, elements, implementation, threads
+from ..toolchain.modes import tf32_mode, winograd_mode
 from .geometry import output_shape
-from .winograd_mode import mode as winograd
 
-HOST = np.empty(0, np.uint8)
 IMAGES, RESULTS = "N C H W", "N O I J"
 FILTERS = "O D P Q"  # D: channels of a group
 WINDOWS = {"kernel_size": pair(1), "pool_stride": pair(1), "pool_padding": pair(0), "pool_dilation": pair(1)}
 conv = functools.partial(
     launcher,
     view=None,
-    under=(threads, winograd, tf32),
+    under=(threads, winograd_mode, tf32_mode),
     stride=pair(1),
     padding=pair(0),
     dilation=pair(1),
@@ -41,38 +36,16 @@ conv = functools.partial(
 )
 
 
-def workspace(direction, x_shape, w_shape, stride, padding, dilation, groups, dtype, like=None):
-    """Bytes of workspace for one of the directions below, by its name, on the device of the array `like`.
-
-    Without `like`, on the CPU. There it is for as many threads as now.
-    """
-    device, settings, dtype = HOST if like is None else like, (stride, padding, dilation, groups), np.dtype(dtype)
-    output_shape(x_shape, w_shape, None, *settings)
-    if is_half(dtype) and not _suits_cores(direction, device, x_shape, w_shape, settings):
-        dtype = np.dtype(np.float32)  # what 16 bits are widened to
-    return _ready(direction, device, x_shape, w_shape, settings, dtype.itemsize)[0]
-
-
-def _ready(direction, like, *call):
-    """(bytes of workspace, what runs calls of these shapes) on the device of an array."""
-    return implementation(__name__, "ready", like)(direction, *call)
-
-
-def _suits_cores(direction, like, x_shape, w_shape, settings):
-    """Whether a GPU's tensor cores take arrays of 16 bits and these shapes; others are widened."""
-    return backend(like) == "cuda" and implementation(__name__, "fits", like)(direction, x_shape, w_shape, *settings)
-
-
 def _native(direction, x, w, g, settings):
-    """The same of arrays, which must begin where tensor cores can load."""
-    return _suits_cores(direction, x, x.shape, w.shape, settings) and implementation(__name__, "aligned", x)(x, w, g)
+    """Whether a GPU's tensor cores take such arrays of 16 bits; others are widened."""
+    return backend(x) == "cuda" and implementation(__name__, "suits", x)(direction, x, w, g, settings)
 
 
-def _call(direction, like, x_shape, w_shape, settings, *pooled):
-    """The Call of a direction. What runs it gets the launcher's arguments, but for the settings."""
-    wanted, run = _ready(direction, like, x_shape, w_shape, settings, like.itemsize, *pooled)
-    first, last = {"forward": (4, 8), "forward_pooled": (4, 12)}.get(direction, (2, 6))
-    return Call(wanted, lambda *given: run(*given[:first], *given[last:]))
+def _ready(direction, like, x_shape, w_shape, settings):
+    """What runs calls of these shapes on the CPU; a GPU's function looks at them by itself."""
+    if backend(like) == "cuda":
+        return None
+    return implementation(__name__, "ready", like)(direction, x_shape, w_shape, settings, like.itemsize)
 
 
 @conv(
@@ -99,7 +72,7 @@ def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace,
     """
     settings = stride, padding, dilation, groups
     wants_shape("conv2d", "out", out, output_shape(x.shape, w.shape, None, *settings))
-    return _call("forward", x, x.shape, w.shape, settings)
+    return _ready("forward", x, x.shape, w.shape, settings)
 
 
 @conv(
@@ -128,19 +101,22 @@ def forward_pooled(
     settings, windows = (stride, padding, dilation, groups), (kernel_size, pool_stride, pool_padding, pool_dilation)
     shape = output_shape(x.shape, w.shape, None, *settings)
     check_windows("conv2d forward_pooled", shape, out, positions, *windows)
-    if is_half(x.dtype) or backend(x) == "cuda":
-        return Call(0, _in_two_steps(shape, settings, windows))
-    return _call("forward_pooled", x, x.shape, w.shape, settings, windows, out.shape[2:])
+    together = None
+    if not is_half(x.dtype) and backend(x) == "cpu":
+        pooling = implementation(__name__, "pooling", x)
+        together = pooling(x.shape, w.shape, settings, x.itemsize, windows, out.shape[2:])
+    return together or _in_two_steps(shape, settings, windows)
 
 
 def _in_two_steps(shape, settings, windows):
-    """forward_pooled where there is no kernel for it: of sums of 16 bits that round to equals, the first counts."""
+    """forward_pooled one after the other: of sums of 16 bits that round to equals, the first counts."""
     n, o, i, j = shape
 
     def run(x, w, bias, relu, *others):
-        convolved = np.empty_like(x, shape=(n, i, j, o), order="C").transpose(0, 3, 1, 2)
-        forward(x, w, bias, relu, *settings, convolved, lambda size, like: np.empty_like(like, np.uint8, shape=(size,)))
-        max_forward(convolved, *windows, *others[-3:-1])
+        out, positions, workspace = others[-3:]
+        convolved = elements(workspace, x, x.dtype, n, i, j, o).transpose(0, 3, 1, 2)
+        forward(x, w, bias, relu, *settings, convolved, workspace)
+        max_forward(convolved, *windows, out, positions)
 
     return run
 
@@ -148,7 +124,7 @@ def _in_two_steps(shape, settings, windows):
 def _gradient(direction, g, x, w, settings):
     """The plan for one of the gradients, of x or of w."""
     wants_shape(f"conv2d {direction}", "g", g, output_shape(x.shape, w.shape, None, *settings))
-    return _call(direction, g, x.shape, w.shape, settings)
+    return _ready(direction, g, x.shape, w.shape, settings)
 
 
 @conv(

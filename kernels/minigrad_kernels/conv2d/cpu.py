@@ -2,48 +2,40 @@
 
 A reader's path: plan.py says which matrix products make the result, toolchain/product.py runs them on a team of
 threads, and toolchain/vector.py has the tile in registers where all the time is spent. winograd_plan.py takes the
-calls for which fewer multiplications do. This file chooses, lays out the workspace, and runs.
+calls for which fewer multiplications do. This file chooses and runs.
 """
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from .. import pool2d
 from ..elementwise.cpu import add_residual
 from ..layout import FILTER
-from ..toolchain import alias, jit, sum_rows, threads
-from ..toolchain.pooling import Windows
-from ..toolchain.product import ALIGNMENT, aligned, flat, runner, scratch_bytes
+from ..toolchain import alias, elements, jit, sum_rows, threads
+from ..toolchain.modes import winograd_mode
+from ..toolchain.pooling import windows_of
+from ..toolchain.product import flat, runner
 from .geometry import Geometry, output_shape
-from .plan import Way, ways
-from .winograd_mode import mode
+from .plan import ways
 from .winograd_plan import Winograd, correlated, plan_of, summed
 
 POOLED_BYTES = 1 << 20  # of images in front of pooling, which should stay in the second cache
 
 
-class _Setup(NamedTuple):
-    """A way for a geometry; the workspace is what it leads with, then scratch memory."""
-
-    way: Way
-    run: Callable  # see product.runner
-    bytes: int
-
-
 class _Ways(NamedTuple):
-    """How a call may go: by Winograd's way if there is a plan; for a finite source; for any source."""
+    """How a call may go: by Winograd's way if there is a plan; for a finite source; for any source.
+
+    others  (Way, what runs it, see product.runner)
+    """
 
     winograd: Winograd | None
-    setups: list
-    bytes: int = 0  # of the workspace
+    others: list
 
-    def setup(self, source):
-        """The setup for a source, 1-D."""
-        return self.setups[0] if len(self.setups) == 1 or _are_finite(source) else self.setups[-1]
+    def other(self, source):
+        """That of others for a source, 1-D."""
+        return self.others[0] if len(self.others) == 1 or _are_finite(source) else self.others[-1]
 
 
 @jit
@@ -59,56 +51,36 @@ def _are_finite(x):
 def _ways(direction, x_shape, w_shape, stride, padding, dilation, groups, itemsize, count, winograd):
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     geometry = Geometry(x_shape, w_shape, out_size, stride, padding, dilation, groups, itemsize, count)
-    plan = plan_of(direction, geometry, winograd)
-    setups = [_setup(way, itemsize) for way in ways(direction, geometry)]
-    return _Ways(plan, setups, max(one.bytes for one in (*setups, plan) if one))
+    others = [(way, runner(way.plan)) for way in ways(direction, geometry)]
+    return _Ways(plan_of(direction, geometry, winograd), others)
 
 
-def _setup(way, itemsize):
-    size = way.leading * itemsize + scratch_bytes(way.plan, itemsize)
-    return _Setup(way, runner(way.plan), size + ALIGNMENT if size else 0)
-
-
-def ready(direction, x_shape, w_shape, settings, itemsize, windows=None, made=None):
-    """(bytes of workspace, what a launcher runs with the arrays of a call).
-
-    windows, made: of pooling, and the size of what it gives
-    """
-    settings = *settings, itemsize, threads(), mode()
-    if direction == "forward_pooled":
-        return _pooling(x_shape, w_shape, settings, windows, made)
-    ways = _ways(direction, x_shape, w_shape, *settings)
-    return ways.bytes, partial(DIRECTIONS[direction], ways)
-
-
-def _carve(setup, workspace, array):
-    """The two parts of a workspace."""
-    memory = aligned(workspace, array.dtype) if setup.bytes else np.empty(0, array.dtype)
-    return memory[: setup.way.leading], memory[setup.way.leading :]
+def ready(direction, x_shape, w_shape, settings, itemsize):
+    """What a launcher runs."""
+    return partial(
+        DIRECTIONS[direction], _ways(direction, x_shape, w_shape, *settings, itemsize, threads(), winograd_mode())
+    )
 
 
 # ---- directions ------------------------------------------------------------------------------------------------------
 
 
-def _forward(ways, x, w, bias, relu, out, workspace, residual=None):
+def _forward(ways, x, w, bias, relu, _stride, _padding, _dilation, _groups, out, workspace, residual=None):
     """The residual is added in a pass of its own, with ReLU."""
+    last = relu and residual is None
+    if not (ways.winograd and correlated(ways.winograd, x, w, bias, last, out, workspace)):
+        source = flat(x)
+        way, run = ways.other(source)
+        run(source, *_spread(way, w, bias, workspace), last, flat(out), workspace)
     if residual is not None:
-        _forward(ways, x, w, bias, False, out, workspace)
         add_residual(flat(out), flat(residual), relu)
-        return
-    if ways.winograd and correlated(ways.winograd, x, w, bias, relu, out, workspace):
-        return
-    source = flat(x)
-    setup = ways.setup(source)
-    leading, scratch = _carve(setup, workspace, x)
-    setup.run(source, *_spread(setup.way, w, bias, leading), relu, flat(out), scratch)
 
 
-def _spread(way, w, bias, leading):
+def _spread(way, w, bias, workspace):
     """The filter and the bias as the plan reads them."""
     if way.picks is None:
         return flat(w), np.empty(0, w.dtype) if bias is None else alias(bias)
-    size = way.picks.size
+    leading, size = elements(workspace, w, w.dtype, way.leading), way.picks.size
     filters, start = leading[:size], leading[size : size if bias is None else way.leading]
     _pick(way.picks, flat(w), start if bias is None else alias(bias), filters, start)
     return filters, start
@@ -123,31 +95,28 @@ def _pick(picks, w, bias, filters, start):
         start[k] = bias[k % bias.size]
 
 
-def _input_grad(ways, g, w, dx, workspace):
+def _input_grad(ways, g, w, _stride, _padding, _dilation, _groups, dx, workspace):
     if ways.winograd and correlated(ways.winograd, g, w, None, False, dx, workspace):
         return
-    setup = ways.setups[0]
-    filters, scratch = _carve(setup, workspace, g)
-    if setup.way.row:  # [p][o][q][c]
+    way, run = ways.others[0]
+    filters = flat(w)
+    if way.row:  # [p][o][q][c]
         made, depth, height, width = w.shape
-        lines = flat(w).reshape(height, width * depth, made)
+        lines, filters = filters.reshape(height, width * depth, made), elements(workspace, g, g.dtype, way.leading)
         filters.reshape(height, made, -1)[..., : width * depth] = lines.transpose(0, 2, 1)
-    else:
-        filters = flat(w)
-    setup.run(flat(g), filters, scratch[:0], False, flat(dx), scratch)
+    run(flat(g), filters, filters[:0], False, flat(dx), workspace)
 
 
-def _weight_grad(ways, g, x, dw, workspace):
-    total, way = flat(dw), ways.setups[0].way
+def _weight_grad(ways, g, x, _stride, _padding, _dilation, _groups, dw, workspace):
+    total, (way, run) = flat(dw), ways.others[0]
     if not x.size:
         total[:] = 0
         return
-    if ways.winograd and summed(ways.winograd, g, x, total, workspace):
-        steps, parts = (), aligned(workspace, g.dtype)[: ways.winograd.leading]
-    else:
-        steps, (parts, scratch) = way.steps, _carve(ways.setups[0], workspace, g)
-        ways.setups[0].run(flat(x), flat(g), scratch[:0], False, parts if parts.size else total, scratch)
-    if parts.size:
+    steps, parts = (), ways.winograd and summed(ways.winograd, g, x, total, workspace)
+    if parts is None:
+        steps, parts = way.steps, elements(workspace, g, g.dtype, way.leading) if way.leading else total
+        run(flat(x), flat(g), parts[:0], False, parts, workspace)
+    if parts is not total:
         parts = parts.reshape(way.parts, -1)
         if len(parts) > 1:
             sum_rows(parts, parts[0] if steps else total)
@@ -172,47 +141,25 @@ def _fold(sums, pixels, steps, dw):
 # ---- with pooling ----------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
-def _pooled(x_shape, w_shape, *settings):
-    """(ways, whether all images are made first, at the start of the workspace, its bytes) of forward_pooled.
+def pooling(x_shape, w_shape, settings, itemsize, windows, made):
+    """What runs forward_pooled in one pass, for windows that make images of this size; None where none does.
 
     Images that a thread has just made are pooled where they lie, if they and a block of them fit there. Winograd's way
     makes all images first.
     """
-    ways, itemsize = _ways("forward", x_shape, w_shape, *settings), settings[-3]
-    images, *image = output_shape(x_shape, w_shape, None, *settings[:4])
-    blocks = [setup.way.plan.most * prod(image) * itemsize for setup in ways.setups]
-    if not ways.winograd and 0 < min(blocks) and max(blocks) <= POOLED_BYTES:
-        sizes = [s.way.leading * itemsize + scratch_bytes(s.way.plan, itemsize, prod(image)) for s in ways.setups]
-        return ways, False, max(sizes) + ALIGNMENT
-    return ways, True, images * prod(image) * itemsize + ALIGNMENT + ways.bytes
+    ways = _ways("forward", x_shape, w_shape, *settings, itemsize, threads(), winograd_mode())
+    _, o, *size = output_shape(x_shape, w_shape, None, *settings)
+    blocks = [way.plan.most * o * prod(size) * itemsize for way, _ in ways.others]
+    if ways.winograd or not 0 < min(blocks) <= max(blocks) <= POOLED_BYTES:
+        return None
+    table = windows_of(*windows, size, made, o)
+    return partial(_pool, _Ways(None, [(way, runner(way.plan, table)) for way, _ in ways.others]))
 
 
-def _pooling(x_shape, w_shape, settings, windows, made):
-    """As `ready`: with pooling in the same pass, or behind images that are made first."""
-    ways, convolved, wanted = _pooled(x_shape, w_shape, *settings)
-    n, o, *size = output_shape(x_shape, w_shape, None, *settings[:4])
-    if windows is None or not prod(made):
-        return wanted, lambda *_: None
-    if convolved:
-        return wanted, partial(_convolve_and_pool, ways, (n, *size, o), windows)
-    table = Windows(*windows, tuple(size), made, o).table()
-    ways = _Ways(None, [setup._replace(run=runner(setup.way.plan, table)) for setup in ways.setups])
-    return wanted, partial(_pool, ways)
-
-
-def _pool(ways, x, w, bias, relu, out, positions, workspace):
-    source, memory = flat(x), aligned(workspace, x.dtype)
-    setup = ways.setup(source)
-    filters = _spread(setup.way, w, bias, memory)
-    setup.run(source, *filters, relu, flat(out), memory[setup.way.leading :], flat(positions))
-
-
-def _convolve_and_pool(ways, shape, windows, x, w, bias, relu, out, positions, workspace):
-    whole, rest = aligned(workspace, x.dtype)[: prod(shape)], workspace[prod(shape) * x.itemsize + ALIGNMENT :]
-    whole = whole.reshape(shape).transpose(0, 3, 1, 2)
-    _forward(ways, x, w, bias, relu, whole, rest)
-    pool2d.max_forward(whole, *windows, out, positions)
+def _pool(ways, x, w, bias, relu, *others):
+    source, (out, positions, workspace) = flat(x), others[-3:]
+    way, run = ways.other(source)
+    run(source, *_spread(way, w, bias, workspace), relu, flat(out), workspace, flat(positions))
 
 
 DIRECTIONS = {"forward": _forward, "input_grad": _input_grad, "weight_grad": _weight_grad}

@@ -1,44 +1,15 @@
 """Convolution and its gradients on CUDA: the calls. cuda_plan.py says which rung of the ladder runs."""
 
-from math import prod
-
-import numpy as np
-
 from ..layout import CHANNELS_LAST, FILTER
 from ..matmul import cuda as matmul
-from ..matmul.cuda_split import in_slices, partial_bytes
-from ..matmul.plan import product_of
+from ..matmul.cuda_split import in_slices
 from ..toolchain.cuda.memory import aligned
-from .cuda_plan import fits, plan_of  # noqa: F401 (the launcher looks here)
-from .geometry import output_shape
+from .cuda_plan import fits, plan_of
 
 
-def _bytes(direction, x_shape, w_shape, settings, itemsize):
-    """Of workspace for a direction: sums of slices."""
-    if direction == "forward_pooled" or (direction != "weight_grad" and not min(x_shape)):
-        return 0
-    out_size = output_shape(x_shape, w_shape, None, *settings)[2:]
-    kind = matmul.kind_of(np.dtype(f"f{itemsize}"))
-    at_multiple = kind != "tf32"  # where not all do, a product of matrices may run
-    plan = plan_of(direction, x_shape, w_shape, out_size, settings, kind, at_multiple)
-    slices = plan.slices
-    if plan.name == "product":
-        pixels, (made, read) = x_shape[0] * prod(out_size), w_shape[:2]
-        m, n, k = {
-            "forward": (pixels, made, read),
-            "input_grad": (pixels, read, made),
-            "weight_grad": (read, made, pixels),
-        }[direction]
-        slices = max(slices, matmul.most_slices(kind, product_of((m, k), (k, 1), (k, n), (n, 1), 1)))
-    return partial_bytes(plan.work.size, slices)
-
-
-def ready(direction, x_shape, w_shape, settings, itemsize):
-    """(bytes of workspace, what a launcher runs with the arrays of a call). Each launch looks at sizes by itself."""
-    gradients = {"input_grad": (input_grad, 2), "weight_grad": (weight_grad, 2)}
-    start, first = gradients.get(direction, (forward, 4))  # forward_pooled asks for bytes alone
-    wanted = _bytes(direction, x_shape, w_shape, settings, itemsize)
-    return wanted, lambda *given: start(*given[:first], *settings, *given[first:])
+def suits(direction, x, w, g, settings):
+    """Whether tensor cores take such arrays of 16 bits, which must begin where they can load."""
+    return fits(direction, x.shape, w.shape, *settings) and aligned(x, w, g)
 
 
 def forward(x, w, bias, relu, stride, padding, dilation, groups, out, workspace, residual=None, rung=None):

@@ -22,7 +22,6 @@ from typing import Any, NamedTuple
 from ..errors import ShapeError
 from ..layout import FILTER, strides_of
 from ..matmul.plan import LIMIT, MOST, blocks_of, cut_of
-from ..toolchain.cuda.memory import VECTOR as ALIGNMENT
 from ..toolchain.cuda.memory import View, choose, kept
 from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
 from .cuda_gather import MOST_TAPS, QUAD, tables_of
@@ -50,7 +49,7 @@ def fits(direction, x_shape, w_shape, stride, padding, dilation, groups):
     """
     out_size = output_shape(x_shape, w_shape, None, stride, padding, dilation, groups)[2:]
     work = _work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, groups, "float16")
-    return _misfits(work, "float16", True)["tensor"] is None
+    return "tensor" in _fitting(work, "float16", True)
 
 
 # ---- the work and its cut --------------------------------------------------------------------------------------------
@@ -162,37 +161,30 @@ def _slices_of(pixels, size):
 # ---- the choice ------------------------------------------------------------------------------------------------------
 
 
-def _misfits(work, kind, at_multiple):
-    """What each rung wants and does not get, in words; None where it fits."""
+def _fitting(work, kind, at_multiple):
+    """The rungs that take a type, and such work; at_multiple: whether all arrays begin at multiples of 16 bytes."""
 
     def loads(many):
-        """Of a rung that loads so many channels at once."""
+        """Whether so many channels can be loaded at once."""
         aside = work.adjoint or work.makes % many == 0  # filters of an input gradient are read along the other axis
-        if at_multiple and work.reads % many == 0 and aside:
-            return None
-        where = " that a group reads" if work.adjoint else " and filters in a group"
-        return f"addresses that are multiples of {ALIGNMENT}, and multiples of {many} channels{where}"
+        return at_multiple and work.reads % many == 0 and aside
 
     kernel, _, padding, dilation = work.settings
     axes = zip(work.source[:2], work.result[:2], kernel, padding, dilation, strict=True)
     reach = prod(max(read, made) + pad + apart * taps for read, made, taps, pad, apart in axes) * work.source[2]
-    parts, most = work.classes * work.groups * work.slices, f"{MOST_TAPS} x {MOST_TAPS} taps, {MOST} groups"
-    tiles = None
-    if parts > MOST or work.makes > MOST * 16 or reach >= FAR or max(kernel) > MOST_TAPS:
-        tiles = f"at most {most}, and padding and strides that are not huge"
-    wanted = {
-        "plain": None,
-        "tiled": None if work.direction == "forward" and work.groups == 1 else "the forward direction, and one group",
+    parts = work.classes * work.groups * work.slices
+    tiles = parts <= MOST and work.makes <= MOST * 16 and reach < FAR and max(kernel) <= MOST_TAPS
+    fits = {
+        "plain": True,
+        "tiled": work.direction == "forward" and work.groups == 1,
         "register": tiles,
-        "narrow": tiles or loads(QUAD),
-        "vector": tiles or loads(QUAD),
-        "product": None if (*work.settings, work.groups) == (*POINT, 1) else "filters of one pixel, nothing else set",
-        "tensor": tiles or loads(CHUNK[kind]) if kind in CHUNK else "float16, bfloat16, or float32 in the mode tf32",
+        "narrow": tiles and loads(QUAD),
+        "vector": tiles and loads(QUAD),
+        "product": (*work.settings, work.groups) == (*POINT, 1),
+        "tensor": kind in CHUNK and tiles and loads(CHUNK[kind]),
     }
-    if kind in ("float32", "tf32"):
-        return wanted
-    has = "tensor" if kind in CHUNK else "plain"
-    return {name: misfit if name == has else "float32" for name, misfit in wanted.items()}
+    own = {"float32": RUNGS, "tf32": RUNGS, "float64": ("plain",)}.get(kind, ("tensor",))
+    return [name for name in own if fits[name]]
 
 
 def _preferred(work):
@@ -236,9 +228,9 @@ def plan_of(direction, x_shape, w_shape, out_size, settings, kind, at_multiple, 
     Errors  ValueError for a rung that does not exist or does not fit, and for sizes that are not 32-bit
     """
     work = _work_of(direction, x_shape, w_shape, out_size, *settings, kind)
-    misfits = _misfits(work, kind, at_multiple)
-    rung = rung or next((name for name in _preferred(work) if misfits[name] is None), "plain")
-    plan = Plan(choose(_op(direction), rung, misfits), work, work.slices)
+    fitting = _fitting(work, kind, at_multiple)
+    rung = rung or next((name for name in _preferred(work) if name in fitting), "plain")
+    plan = Plan(choose(_op(direction), rung, fitting), work, work.slices)
     if plan.name == "product":
         return plan
     if plan.name in ("plain", "tiled"):

@@ -61,7 +61,7 @@ class Way(NamedTuple):
     """
 
     plan: plans.Plan
-    leading: int = 0  # elements of workspace in front of the plan's: of B and a bias, or of partial sums
+    leading: int = 0  # elements of memory: of B and a bias, or of partial sums
     pixels: int = 1  # how many share the columns, or the rows of "taps" in weight_grad
     picks: np.ndarray | None = None  # of "pixels": the place in w of each element of the spread filter, or -1
     row: int = 0  # of "taps" in input_grad: elements from a row of the filter, [p][o][q][c], to the next

@@ -109,24 +109,19 @@ def _product(memory, rows, columns, length, a, a_rows, a_step, b, b_panel, b_ste
     rest, zero = rows % ROWS, a_rows  # the first of which lies at 0, and so does the one tap of a sum
     whole = rows if rest > 2 * LOW_ROWS else rows - rest
     for column in range(0, columns, 2 * LANES):
-        there, here = b + column * b_panel, c + column
-        if columns - column > LANES:
+        wide, here = columns - column > LANES, c + column
+        after = (
+            rows, none, 0, memory, zero, zero, b + column * b_panel, 0, 1, length, a_step, b_step,
+            2 * LANES if wide else LANES, accumulate, 0,
+        )  # fmt: skip
+        if wide:
             for row in range(0, whole, ROWS):
-                wide_tile(
-                    memory, a_rows, a, memory, c_rows, here, row, rows, none, 0,
-                    memory, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
-                )  # fmt: skip
+                wide_tile(memory, a_rows, a, memory, c_rows, here, row, *after)
             for row in range(whole, rows, LOW_ROWS):
-                low_tile(
-                    memory, a_rows, a, memory, c_rows, here, row, rows, none, 0,
-                    memory, zero, zero, there, 0, 1, length, a_step, b_step, 2 * LANES, accumulate, 0,
-                )  # fmt: skip
+                low_tile(memory, a_rows, a, memory, c_rows, here, row, *after)
         else:
             for row in range(0, rows, ROWS):
-                narrow_tile(
-                    memory, a_rows, a, memory, c_rows, here, row, rows, none, 0,
-                    memory, zero, zero, there, 0, 1, length, a_step, b_step, LANES, accumulate, 0,
-                )  # fmt: skip
+                narrow_tile(memory, a_rows, a, memory, c_rows, here, row, *after)
 
 
 @shared

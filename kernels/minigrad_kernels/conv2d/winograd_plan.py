@@ -9,7 +9,7 @@ products, M; they are made where they are needed and never lie in memory as a wh
 
 Winograd mixes the values of a tile, so one infinity or NaN would reach results that do not read it, and large numbers
 overflow sooner. The kernels say whether all that they made was finite; where it was not, `correlated` and `summed`
-return False and the direct convolution does it again, so that NaN and infinity appear exactly where they belong.
+say so and the direct convolution does it again, so that NaN and infinity appear exactly where they belong.
 
 Source  A. Lavin, S. Gray, "Fast algorithms for convolutional neural networks", 2016, section 4
 """
@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..toolchain import alias
-from ..toolchain.product import ALIGNMENT, ROWS, SHARED_WORK, aligned, cut, flat
+from ..toolchain import alias, elements
+from ..toolchain.product import ROWS, SHARED_WORK, cut, flat
 from ..toolchain.product import pieces as cut_into
 from .plan import partial_count
 from .winograd_kernels import LANES, SIDE, SQUARE, correlate, sum_filter
@@ -54,7 +54,7 @@ ITEM = np.dtype([(f"{name}{end}", np.int64) for name in ("tile", "channel", "fil
 
 
 class Winograd(NamedTuple):
-    """A plan; the workspace is `leading` elements, then scratch memory of each thread that takes part."""
+    """A plan; its memory is `leading` elements, then scratch memory of each thread that takes part."""
 
     form: np.ndarray  # one FORM
     items: np.ndarray  # of ITEM: bounds of tiles and filters; for dw of tiles, channels and filters
@@ -62,11 +62,13 @@ class Winograd(NamedTuple):
     c_rows: np.ndarray
     partials: int  # how many sums dw is of
     shares: int
-    leading: int  # elements of workspace for the partial sums, none where there is one
+    leading: int  # elements for the partial sums, none where there is one
 
-    @property
-    def bytes(self):
-        return (self.leading + self.shares * self.form["share"].item()) * ITEMSIZE + ALIGNMENT
+    def memory(self, workspace, like):
+        """(partial sums, scratch memory)"""
+        size = self.leading + self.shares * self.form["share"].item()
+        memory = elements(workspace, like, like.dtype, size)
+        return memory[: self.leading], memory[self.leading :]
 
 
 def plan_of(direction, geometry, mode):
@@ -183,7 +185,7 @@ def _finite(plan, scratch):
 
 def correlated(plan, x, w, bias, relu, out, workspace):
     """Whether out now holds the convolution, or dx the gradient for x and w in the place of g and w."""
-    scratch = aligned(workspace, x.dtype)
+    _, scratch = plan.memory(workspace, x)
     none = scratch[:0]
     bias = none if bias is None else alias(bias)
     correlate.on(plan.shares, plan.shares, *plan[:4], flat(x), flat(w), none, bias, int(relu), flat(out), scratch)
@@ -191,9 +193,8 @@ def correlated(plan, x, w, bias, relu, out, workspace):
 
 
 def summed(plan, g, x, dw, workspace):
-    """Whether dw, one-dimensional, now holds the gradient of the filter, or the workspace its partial sums."""
-    memory = aligned(workspace, g.dtype)
-    scratch = memory[plan.leading :]
-    target = memory[: plan.leading] if plan.leading else dw
+    """The partial sums of dw, or dw, one-dimensional, if it is its only one; None where not all was finite."""
+    parts, scratch = plan.memory(workspace, g)
+    target = parts if plan.leading else dw
     sum_filter.on(plan.shares, plan.shares, *plan[:5], flat(x), flat(g), scratch[:0], target, scratch)
-    return _finite(plan, scratch)
+    return target if _finite(plan, scratch) else None

@@ -253,7 +253,7 @@ class Shared(Owned):
 
 
 class Region(Memory):
-    """One allocation in global memory.
+    """One allocation in global memory; or without ranges the addresses that belong to none.
 
     ranges  (first byte, end, whether it may be written, name): what pointers into it may reach
     """
@@ -271,13 +271,12 @@ class Region(Memory):
     def outside(self, addresses, size):
         return _outside(self.reach, addresses - self.base, size)
 
-    def nearest(self, offset):
-        """The range that an offset lies in, or the nearest."""
-        return min(self.ranges, key=lambda r: max(r[0] - offset, offset - r[1] + 1, 0))
-
     def where(self, address):
+        if not self.ranges:
+            near = abs(address) < 1 << 20
+            return f"address {address:#x}, {'a null pointer or close to it' if near else 'which belongs to no array'}"
         offset = address - self.base
-        low, high, _, name = self.nearest(offset)
+        low, high, _, name = min(self.ranges, key=lambda r: max(r[0] - offset, offset - r[1] + 1, 0))  # the nearest
         return f"byte {offset - low} of {name}, which has {high - low}"
 
     def check(self, instruction, lanes, addresses, offsets, size, access):
@@ -324,18 +323,6 @@ def _outside(ranges, offsets, size):
     return outside
 
 
-class Nowhere(Memory):
-    """Addresses that belong to no memory."""
-
-    def outside(self, addresses, size):
-        return np.ones(len(addresses), np.bool_)
-
-    def where(self, address):
-        if abs(address) < 1 << 20:
-            return f"address {address:#x}, a null pointer or close to it"
-        return f"address {address:#x}, which belongs to no array"
-
-
 class Windows:
     """All memory by address, global or generic: the upper half says whose it is."""
 
@@ -343,7 +330,6 @@ class Windows:
         """named: for each allocation the (first byte, end, whether it may be written, name) of arrays in it."""
         self.machine, self.named = machine, named
         self.regions = {}
-        self.nowhere = Nowhere(machine, None)
 
     def memory(self, number):
         """(memory, what to subtract from addresses) of a window."""
@@ -355,7 +341,7 @@ class Windows:
             found = allocation(number)
             owner = found and found.owner()
             if owner is None:
-                return self.nowhere, 0
+                return Region(self.machine, number, filled(0), None, []), 0
             region = self.add(found, owner, self.named.get(number, []))
         return region, 0
 

@@ -12,7 +12,7 @@ from ..launcher import ANY, C_ORDER, EITHER, flag, launcher, reads, wants_shape,
 from ..toolchain import backend, implementation, threads
 from ..toolchain.modes import tf32_mode as tf32
 
-__all__ = ["forward", "output_shape", "workspace"]
+__all__ = ["forward", "output_shape"]
 
 
 @lru_cache(maxsize=1024)
@@ -39,11 +39,6 @@ def output_shape(a_shape, b_shape):
         ) from error
 
 
-def workspace(a, b):
-    """Bytes of workspace that `forward` wants for arrays of these shapes, strides and type; often 0."""
-    return implementation(__name__, "ready", a)(a, b).bytes
-
-
 @launcher(
     reads("a b", None, order=ANY),
     reads("bias?", "N"),
@@ -60,11 +55,10 @@ def forward(a, b, bias, relu, out, workspace):
     Math    out[..., m, n] = max(bias[n] + sum_k a[..., m, k] b[..., k, n], 0), without relu the sum itself
     Grads   da = g b^T      db = a^T g      dbias = sum of g over all axes but the last;  with relu, g is 0 where out is
     Shapes  a (..., M, K) and b (..., K, N) with equal leading axes and any strides (also 0 or negative);
-            bias None or (N,); out (..., M, N) in C order; workspace bytes, at least workspace(a, b), or a function
-            (bytes, out) that gives them
+            bias None or (N,); out (..., M, N) in C order
     Types   float16, bfloat16, float32 or float64, one for all; beside the first two out may be float32; in the mode
             tf32, a GPU rounds operands of float32 to TF32 first
-    Errors  ValueError for shapes that do not fit, a workspace too small or a read-only out, TypeError for other types
+    Errors  ValueError for shapes that do not fit or a read-only out, TypeError for other types
     """
     if output_shape(a.shape, b.shape) != out.shape or a.shape[:-2] != b.shape[:-2]:
         raise ShapeError(
@@ -73,4 +67,4 @@ def forward(a, b, bias, relu, out, workspace):
         )
     if bias is not None:
         wants_shape("matmul", "bias", bias, out.shape[-1:])
-    return implementation(__name__, "ready", out)(a, b)
+    return implementation(__name__, "ready", out)(a, b) if backend(out) == "cpu" else None

@@ -13,7 +13,6 @@ from operator import mul
 
 import numpy as np
 
-from ..launcher import Call
 from ..toolchain import alias, product
 from ..toolchain.product import DOT, DOT_COLUMNS, DOT_ROWS, GATHER, ROWS, VECTOR_BYTES
 from .plan import steps_of
@@ -56,7 +55,7 @@ def _blocks(form, packed, m, n, k, itemsize, sections, most):
 
 
 def ready(a, b):
-    """The Call for arrays that lie like these, whose elements it does not look at."""
+    """What multiplies arrays that lie like these, whose elements it does not look at."""
     (*batch, m, k), n, itemsize = a.shape, b.shape[-1], a.itemsize
     *a_batch, a_row, a_step = steps_of(a.shape, a.strides, itemsize)
     *b_batch, b_row, b_column = steps_of(b.shape, b.strides, itemsize)
@@ -88,18 +87,10 @@ def ready(a, b):
         for section in _blocks(form, packed, m, n, k, itemsize, sections, most)
     ]
     plan = product.make_plan(work, itemsize, items, (np.arange(m) * a_row, np.arange(m) * n), ([0], [0]))
-    size = product.scratch_bytes(plan, itemsize)
-    return Call(size and size + product.ALIGNMENT, partial(_multiply, product.runner(plan)))
+    return partial(_multiply, product.runner(plan))
 
 
 def _multiply(run, a, b, bias, relu, out, workspace):
     c = out.reshape(-1)
-    scratch = c[:0] if workspace is None else product.aligned(workspace, out.dtype)
     start = c[:0] if bias is None else bias if bias.flags.writeable else alias(bias)
-    run(_memory(a), _memory(b), start, relu, c, scratch)
-
-
-def _memory(array):
-    """The memory of an array from its element [0, 0, ...] on; kernels reach the rest by offsets."""
-    whole, start = product.memory(array)
-    return whole[start:] if start else whole
+    run(product.memory(a), product.memory(b), start, relu, c, workspace)

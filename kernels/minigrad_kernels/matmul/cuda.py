@@ -9,14 +9,13 @@ on tma, long sums of few results are cut into slices, which a second launch adds
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from ..launcher import Call
-from ..toolchain.cuda.memory import VECTOR, View, aligned, choose
+from ..toolchain.cuda.memory import View, aligned, choose
 from ..toolchain.modes import tf32_mode as tf32
 from . import cuda_async, cuda_hopper, cuda_tensor
 from .cuda_buffered import BUFFERED, LAYOUTS
 from .cuda_plain import THREADS, plain
 from .cuda_register import REGISTER
-from .cuda_split import in_slices, partial_bytes
+from .cuda_split import in_slices
 from .cuda_tiled import TILE, tiled
 from .plan import MOST, Product, blocks_of, layout_of, product_of, side_of, slices_of
 
@@ -50,20 +49,13 @@ LADDERS["bfloat16"]["tma"] = Rung({(True, True): cuda_hopper.tma}, (cuda_hopper.
 BEST = {128: ("buffered", "register", "plain"), 64: ("register_64x64", "plain")}  # best first, by the side of a tile
 
 
-def _misfits(kind, p, layout, itemsize):
-    """What each rung wants and does not get, in words; None where it fits."""
-    loads, many = None, VECTOR // itemsize
-    if layout not in LAYOUTS:
-        loads = (
-            f"a and b at addresses that are multiples of {VECTOR}, each with a stride of one element along one axis "
-            f"whose size is a multiple of {many}, and strides that are multiples of {many} along all others; if b lies "
-            "along K, a as well"
-        )
-    along_k = cuda_hopper.misfit(p) if layout == (True, True) else "both a and b to lie along K"
-    found = {"buffered": loads, "async": loads, "tma": loads or along_k}
+def _fitting(kind, p, layout):
+    """The rungs that take operands which lie so."""
     if kind == "float32" and (p.n > MOST * TILE or max(map(abs, (p.a_m, p.a_k, p.b_k, p.b_n))) >= FAR):
-        found = dict.fromkeys(RUNGS, f"at most {MOST * TILE} columns, and strides of less than {FAR} elements")
-    return {name: found.get(name) if name != "plain" else None for name in LADDERS[kind]}
+        return ["plain"]
+    fits = dict.fromkeys(("buffered", "async"), layout in LAYOUTS)  # which load 128 bits
+    fits["tma"] = layout == (True, True) and cuda_hopper.fits(p)
+    return [name for name in LADDERS[kind] if fits.get(name, True)]
 
 
 class Plan(NamedTuple):
@@ -88,9 +80,8 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     layout = layout_of(p, a_aligned, b_aligned, itemsize)
     if kind == "tf32" and rung is None and layout not in LAYOUTS:
         return _plan("float32", operands, a_aligned, b_aligned, rung)
-    misfits = _misfits(kind, p, layout, itemsize)
-    best = ("async", "tensor") if on_cores else BEST[side_of(p)]
-    name = choose("matmul", rung or next(name for name in best if misfits.get(name, name) is None), misfits)
+    fitting, best = _fitting(kind, p, layout), ("async", "tensor") if on_cores else BEST[side_of(p)]
+    name = choose("matmul", rung or next(name for name in best if name in fitting), fitting)
     kernels, (rows, columns) = LADDERS[kind][name]
     kernel, down, across = kernels[None if None in kernels else layout], blocks_of(p.m, rows), blocks_of(p.n, columns)
     if name == "plain":
@@ -105,13 +96,6 @@ def _plan(kind, operands, a_aligned, b_aligned, rung):
     sizes = p.m, p.n, p.k, depth, slices, p.a_m, p.a_k, p.b_k, p.b_n, p.a_z, p.b_z, p.m * p.n
     plane = (down * across, 1) if on_cores else (down, across)
     return Plan(p, kernel, (*plane, p.matrices * slices), (kernel.threads,), sizes, slices, shared)
-
-
-def most_slices(kind, p):
-    """The slices of the sums of a Product, at most: where its operands begin decides, too."""
-    cuts = [slices_of(p, cuda_async.TILE, True)] if kind in cuda_tensor.CORES else []
-    cuts += [slices_of(p, side_of(p))] if kind in ("float32", "tf32") else []
-    return max(slices for slices, _ in cuts)
 
 
 # ---- calls -----------------------------------------------------------------------------------------------------------
@@ -134,14 +118,6 @@ def _parts(rung, a, b, *others):
         yield from _parts(rung, *(x if x is None else x[part] for x in (a, b, *others)))
 
 
-def ready(a, b):
-    """The Call for arrays that lie like these; its workspace is for the products of slices."""
-    if not a.size or not b.size or a.itemsize == 8:
-        return Call(0, forward)
-    found = (plan.product for plan, _ in _parts(None, a, b))
-    return Call(max(partial_bytes(p.matrices * p.m * p.n, most_slices(kind_of(a.dtype), p)) for p in found), forward)
-
-
 def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
     """Matrix product; see the launcher. rung: its name in LADDERS; None: the one that suits the shape.
 
@@ -154,7 +130,7 @@ def forward(a, b, bias, relu, out, workspace, rung=None, *, residual=None):
 def starts(a, b, bias, relu, out, workspace, rung=None, residual=None):
     """(kernel, grid, block, arguments, dynamic shared memory) of each launch of `forward`, in order.
 
-    Sums in slices go to the workspace first; the parts of a batch use the same memory for them.
+    Sums in slices go to the workspace first.
     """
     for plan, (left, right, beside, to) in _parts(rung, a, b, residual, out) if out.size else ():
         p = plan.product

@@ -122,11 +122,9 @@ SUMS = COLUMNS // 2
 KIND = (1 << 62) | (1024 // 16 << 32) | (1 << 16)  # of a descriptor: chunks turned within 1024 bytes, 8 lines of them
 
 
-def misfit(p):
-    """What the rung wants besides what loads of 128 bits do, in words; None where it fits."""
-    if p.matrices == 1 and p.k and (p.m == 1 or p.a_m >= p.k) and (p.n == 1 or p.b_n >= p.k):
-        return None
-    return "rows of a and b that follow each other in memory: positive strides, at least as long as a row; no batch"
+def fits(p):
+    """Whether rows of a and b follow each other in memory, with strides at least as long as a row; and no batch."""
+    return p.matrices == 1 and p.k > 0 and (p.m == 1 or p.a_m >= p.k) and (p.n == 1 or p.b_n >= p.k)
 
 
 def maps_of(p, a, b):

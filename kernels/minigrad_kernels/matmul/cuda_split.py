@@ -2,7 +2,7 @@
 
 from ..toolchain.cuda import bits, cuda, f32, i32, i64, kernel, offset, u16, u32, unroll
 from ..toolchain.cuda.halves import BF16, F16, SINGLE
-from ..toolchain.cuda.memory import VECTOR, address, aligned
+from ..toolchain.cuda.memory import address, aligned
 from .cuda_end import BIAS, RELU, RESIDUAL, SUMS, WIDE, finish, least_of
 
 WIDTH, HEIGHT = 32, 8  # of a block of threads: results at least, and threads for each of them at most
@@ -65,11 +65,6 @@ ADD = {half.name: make_add(half) for half in (SINGLE, F16, BF16)}  # by the type
 # ---- launches --------------------------------------------------------------------------------------------------------
 
 
-def partial_bytes(size, slices):
-    """Bytes of workspace for `size` sums in so many slices."""
-    return 4 * slices * size + VECTOR if slices > 1 else 0
-
-
 def in_slices(plan, arguments, like, bias, relu, residual, out, workspace, columns, groups=1, count=1):
     """Launches (kernel, grid, block, arguments, dynamic shared memory) of a plan's kernel: alone, or before `add`.
 
@@ -87,8 +82,7 @@ def in_slices(plan, arguments, like, bias, relu, residual, out, workspace, colum
     if plan.slices == 1:
         yield plan.kernel, plan.grid, plan.block, arguments(*end, flags), plan.shared
         return
-    start = -address(workspace) % VECTOR
-    partial = workspace[start : start + 4 * count * plan.slices * size]
+    partial = workspace(4 * count * plan.slices * size, like)
     own = WIDE * quads + SUMS * (like.itemsize == 2)
     yield plan.kernel, plan.grid, plan.block, arguments(0, 0, partial, own), plan.shared
     height = min(HEIGHT, 1 << (plan.slices - 1).bit_length())  # no thread without a slice of its own

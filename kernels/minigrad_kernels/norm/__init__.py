@@ -5,39 +5,19 @@ channels, of which each has `count` elements. group_norm and layer_norm normalis
 the CPU: their mean and variance are of float64, so that no digit of a mean far from 0 is lost between the two
 directions. Other devices make the same from standardize.
 
-Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
-
 Types   float32 and float64; matrices also float16 and bfloat16, beside which statistics, parameters and their
         gradients are float32; the CPU takes sums of float32 in float64 every few rows, a GPU in float32 throughout
 Errors  ValueError for a shape, layout or workspace, TypeError for an element type or kind of array
 Source  Ioffe and Szegedy 2015; Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"
 """
 
-import functools
-import math
-
 from .. import bias
-from ..bias.plan import ALIGNMENT, cut
 from ..errors import ShapeError
-from ..launcher import SUMS, Call, flag, launcher, matrix, number, reads, updates, writes
+from ..launcher import SUMS, flag, launcher, matrix, number, reads, updates, writes
 from ..toolchain import backend, implementation
 
 MATRIX, IMAGES, ROWS = "N+ C+ | N+ C+ H+ W+", "N+ C+ H+ W+", "rows+ K+"
 ANY_ROWS = "N C+ | N C+ H W"
-
-
-@functools.lru_cache(maxsize=1024)
-def workspace(function, x_shape):
-    """The bytes that a function of this name wants for x of this shape: two sums of each part, of each image or of all.
-
-    For batch_statistics, batch_norm_grads, group_norm, group_norm_grads and layer_norm_grads.
-    """
-    columns, samples = x_shape[1], x_shape[0] if function.startswith("group") else 1
-    rows = math.prod(x_shape) // columns // samples
-    return 16 * samples * cut(rows, columns).parts * columns + ALIGNMENT - 1
-
-
-_bytes = workspace  # the argument of that name hides it
 
 
 def _in_halves(x, *others):
@@ -63,15 +43,13 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
             running_mean = (1 - momentum) running_mean + momentum mean
             running_var = (1 - momentum) running_var + momentum variance count / (count - 1)
     Grads   as part of batch_norm_grads
-    Shapes  x (N, C) or (N, C, H, W); mean, variance, running_mean and running_var (both or None) (C,);
-            workspace: workspace("batch_statistics", x.shape) bytes
+    Shapes  x (N, C) or (N, C, H, W); mean, variance, running_mean and running_var (both or None) (C,)
     """
     op, has_running = "batch_statistics", running_mean is not None
     if has_running != (running_var is not None):
         raise ShapeError(f"{op}: wants running_mean and running_var, or neither")
     if has_running and x.size < 2 * x.shape[1]:
         raise ShapeError(f"{op}: x has shape {x.shape}, wants two elements a channel for running statistics")
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @launcher(
@@ -110,14 +88,11 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
             dx = weight / sqrt(variance + eps) * (m - db / count - normal * dw / count)
     Grads   none here: second order goes through the differentiable form
     Shapes  g, x, dx (N, C) or (N, C, H, W), and so out and dresidual, or None; mean, variance, weight (or None), dw,
-            db (C,);
-            workspace: workspace("batch_norm_grads", x.shape) bytes
+            db (C,)
     Errors  ValueError also for dresidual without out: it would be g
     """
-    op = "batch_norm_grads"
     if out is None and dresidual is not None:
-        raise ShapeError(f"{op}: dresidual is given without out, and would be g; wants None")
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
+        raise ShapeError("batch_norm_grads: dresidual is given without out, and would be g; wants None")
 
 
 @launcher(reads("x", ROWS), writes("out", ROWS), writes("scale", "rows", SUMS), eps=number)
@@ -159,13 +134,11 @@ def _gradients(shape, columns, statistics):
     return launcher(reads("x g", shape), *vectors, writes("dx", shape), eps=number)
 
 
-def _call(op, x, mean):
-    groups = mean.shape[-1]
-    if op.startswith("group") and x.shape[1] % groups:
+def _check_groups(op, x, mean):
+    if x.shape[1] % mean.shape[1]:
         raise ShapeError(
             f"{op}: mean has shape {mean.shape}, wants (N, groups) for groups of the {x.shape[1]} channels"
         )
-    return Call(_bytes(op, x.shape), implementation(__name__, op, x))
 
 
 @_forward(IMAGES, "C", "N groups+")
@@ -175,10 +148,9 @@ def group_norm(x, weight, bias, eps, out, mean, variance, workspace):
     Math    z = (x - mean) / sqrt(variance + eps), with mean and biased variance over a group
             out = z weight + bias
     Grads   group_norm_grads
-    Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64;
-            workspace: workspace("group_norm", x.shape) bytes
+    Shapes  x and out (N, C, H, W); weight and bias (C,); mean and variance (N, groups), float64
     """
-    return _call("group_norm", x, mean)
+    _check_groups("group_norm", x, mean)
 
 
 @_gradients(IMAGES, "C", "N groups+")
@@ -188,10 +160,9 @@ def group_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     Math    h = g weight;  db = sum g;  dw = sum g z
             dx = (h - sum h / K - z sum (h z) / K) / sqrt(variance + eps), over groups of K
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,);
-            workspace: workspace("group_norm_grads", x.shape) bytes
+    Shapes  g, x and dx (N, C, H, W); mean and variance (N, groups), float64; weight, dw and db (C,)
     """
-    return _call("group_norm_grads", x, mean)
+    _check_groups("group_norm_grads", x, mean)
 
 
 @_forward(ROWS, "K", "rows")
@@ -210,7 +181,5 @@ def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
 
     Math    as group_norm_grads, over rows of K
     Grads   none here: second order goes through the differentiable form
-    Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,);
-            workspace: workspace("layer_norm_grads", x.shape) bytes
+    Shapes  g, x and dx (rows, K) in C order; mean and variance (rows,), float64; weight, dw and db (K,)
     """
-    return _call("layer_norm_grads", x, mean)

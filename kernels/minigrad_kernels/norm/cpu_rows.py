@@ -99,8 +99,7 @@ def layer_norm(x, weight, bias, eps, out, mean, variance):
 
 def layer_norm_grads(g, x, mean, variance, weight, eps, dx, dw, db, workspace):
     plan, arrays = cut(*x.shape), (g.reshape(-1), x.reshape(-1), mean, variance, weight)
-    space = elements(workspace, LIKE.dtype, 2 * plan.parts * weight.size)
-    parts = space.reshape(2, plan.parts, weight.size)
+    parts = elements(workspace, x, LIKE.dtype, 2, plan.parts, weight.size)
     grad_rows.over(x.size, *arrays, eps, LIKE, plan.rows, dx.reshape(-1), *parts)
     sum_rows(parts[0], dw)
     sum_rows(parts[1], db)

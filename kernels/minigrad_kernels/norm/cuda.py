@@ -9,7 +9,7 @@ from ..bias.cuda import rung_of
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
 from ..softmax.cuda_teams import THREADS, start_rung
-from ..toolchain.cuda.memory import VECTOR, address
+from ..toolchain import elements
 from . import cuda_plain, cuda_rows, cuda_vector
 
 
@@ -21,11 +21,9 @@ def _given(like, *arrays):
 def _sums(rung, x, g, out, mean, masked, workspace):
     """Both sums of the parts of each column, see sums_plain, as arrays of (parts, channels) in the type of sums."""
     plan, columns = cut(*x.shape), x.shape[1]
-    first, count = -address(workspace) % VECTOR, plan.parts * columns
-    space = workspace[first : first + 2 * count * mean.itemsize].view(mean.dtype)
-    parts = space[:count].reshape(plan.parts, -1), space[count:].reshape(plan.parts, -1)
+    parts = [*elements(workspace, mean, mean.dtype, 2, plan.parts, columns)]
     if rung == "plain":
-        grid = (-(-count // THREADS),)
+        grid = (-(-plan.parts * columns // THREADS),)
         cuda_plain.sums_plain[x.itemsize](grid, (THREADS,), (x, g, out, mean, *parts, masked, plan.rows))
     else:
         (g, out, masked), flags = _given(x, g, out, masked)

@@ -17,7 +17,7 @@ Errors  ValueError for a shape or layout, TypeError for an element type; nothing
 import numpy as np
 
 from ..errors import ShapeError
-from ..launcher import check, launcher, memory, number, reads, updates, writes
+from ..launcher import FLOATS, check, launcher, number, reads, updates, writes
 from ..layout import order_of
 from ..toolchain import alias, backend, implementation
 from .plan import Plan
@@ -25,13 +25,10 @@ from .rules import SGD, Adagrad, Adam, RMSprop
 
 __all__ = [
     "SGD", "Adagrad", "Adam", "Plan", "RMSprop", "adagrad", "adam", "clip_factor", "rmsprop",
-    "scale", "sgd", "squared_norms", "workspace",
+    "scale", "sgd", "squared_norms",
 ]  # fmt: skip
 
-PIECE = 1 << 10  # elements; a device sums no fewer at a time
-ALIGNMENT = 8  # bytes
 DOUBLE = (np.dtype(np.float64),)
-FLOATS = (np.dtype(np.float32), *DOUBLE)
 HOST = np.empty(0)
 
 
@@ -141,28 +138,18 @@ def adagrad(parameters, gradients, sums, hyper, plan=None, scale=None, found_inf
     _update("adagrad", Adagrad, hyper, plan, lists, scale, found_inf)
 
 
-def workspace(arrays):
-    """The bytes that squared_norms wants for these arrays."""
-    return 8 * sum(-(-array.size // PIECE) for array in arrays) + ALIGNMENT - 1
-
-
-_bytes = workspace  # where an argument has that name
-
-
 @launcher(reads("*arrays", None))
 def squared_norms(arrays, out, workspace, plan=None):
     """The sum of the squares of each array. On a device no result waits for the host.
 
     Math    out[t] = sum arrays[t]**2. A CPU squares in float64, a GPU in the type of the arrays: in float32 that is
             inf above 3.4e38
-    Shapes  arrays: a list; out (len(arrays),) of float64; workspace: workspace(arrays) bytes, or a
-            function (bytes, arrays[0]) that gives them
+    Shapes  arrays: a list; out (len(arrays),) of float64
     """
     check("squared_norms", "out", out, arrays[0] if arrays else out, DOUBLE, (len(arrays),), writes=True)
     if arrays:
         plan = _planned("squared_norms", plan, {"arrays": arrays}, False)
-        space = memory("squared_norms", workspace, _bytes(arrays), arrays[0], "optimizer.workspace")
-        implementation(__name__, "squared_norms", arrays[0])(plan, out, space)
+        implementation(__name__, "squared_norms", arrays[0])(plan, out, workspace)
 
 
 @launcher(

@@ -166,7 +166,7 @@ def add_chunks(starts, partial, out):
 
 def squared_norms(plan, out, workspace):
     chunks, starts, places, _, like = plan.tables
-    partial = elements(workspace, np.dtype(np.float64), len(chunks))
+    partial = elements(workspace, out, out.dtype, len(chunks))
     square_chunks(chunks, places, partial, like)
     add_chunks(starts, partial, out)
 

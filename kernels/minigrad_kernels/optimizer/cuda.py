@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ShapeError
+from ..toolchain import elements
 from ..toolchain.cuda.memory import address, on_host, upload, write
 from . import cuda_kernels
 from .cuda_kernels import CHUNK, THREADS
@@ -20,7 +21,6 @@ from .rules import ROOM, RULES
 
 KINDS = 5  # of arrays: parameters, gradients, three states
 LIMIT = 1 << 31  # elements of an array
-ALIGNMENT = 8  # bytes, of partial sums
 
 
 class Tables(NamedTuple):
@@ -128,8 +128,7 @@ sgd, adam, rmsprop, adagrad = (partial(_update, op) for op in RULES)
 
 def squared_norms(plan, out, workspace):
     found = plan.tables
-    start = -address(workspace) % ALIGNMENT
-    sums = workspace[start : start + len(found.chunks) * 8].view(np.float64)
+    sums = elements(workspace, out, out.dtype, len(found.chunks))
     _start(cuda_kernels.squares, found, sums, 0)
     cuda_kernels.sums((out.size,), (THREADS,), (sums, found.starts, out))
 

@@ -5,8 +5,6 @@ windows are tables of start, end and divisor along each axis, so that plain, cei
 averages are one kernel. The tables are NumPy's arrays whatever the device of the others; windows stand in them from one
 end of the axis to the other.
 
-Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
-
 Types   float16, bfloat16, float32 and float64, dbias beside the first two float32; positions
         have position_type(kernel_size)
 Errors  ValueError for a shape, size or layout, TypeError for an element type
@@ -15,14 +13,12 @@ Source  PyTorch's max_pool2d, avg_pool2d and adaptive_avg_pool2d
 
 import numpy as np
 
-from .. import bias
 from ..errors import ShapeError
-from ..launcher import SUMS, Call, check, launcher, pair, reads, wants_shape, writes
-from ..toolchain import alias, backend, implementation
-from .geometry import PARTS, adaptive_windows, average_windows, output_shape, outputs  # noqa: F401 (users want them)
+from ..launcher import SUMS, check, launcher, pair, reads, wants_shape, writes
+from ..toolchain import alias, implementation
+from .geometry import adaptive_windows, average_windows, output_shape, outputs  # noqa: F401 (users want them)
 
 HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
-ALIGNMENT = 16  # bytes: what 128-bit accesses want
 IMAGES, POOLED, TAPS = "N C H W", "N C I J", "uint8 int32"
 X, OUT = reads("x", IMAGES, counted=True), writes("out", POOLED, counted=True)
 WINDOWS = dict(kernel_size=pair(1), stride=pair(1), padding=pair(0), dilation=pair(1))
@@ -55,17 +51,6 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     check_windows("max_forward", x.shape, out, positions, kernel_size, stride, padding, dilation)
 
 
-def workspace(g):
-    """The bytes that max_input_grad wants for g where a ReLU was before it."""
-    sums = 8 * PARTS * g.shape[1] + ALIGNMENT
-    if backend(g) == "cpu":
-        return sums
-    return g.nbytes + ALIGNMENT + bias.workspace(g.shape)
-
-
-_bytes = workspace  # where an argument has that name
-
-
 @launcher(
     reads("g out?", POOLED, counted=True),
     reads("positions", POOLED, TAPS),
@@ -80,14 +65,12 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
             dx[n, c, h, w] = sum of m[n, c, i, j] over the windows whose position is that element
             dbias[c] = sum of m over all axes but 1
     Grads   linear in g: dg[n, c, i, j] = the element of v that positions[n, c, i, j] names
-    Shapes  g, out, positions (N, C, I, J); dx (N, C, H, W); dbias (C,); out and dbias both or None;
-            workspace: workspace(g) bytes, with out
+    Shapes  g, out, positions (N, C, I, J); dx (N, C, H, W); dbias (C,); out and dbias both or None
     """
     op = "max_input_grad"
     if (out is None) != (dbias is None):
         raise ShapeError(f"{op}: wants out and dbias, or neither")
     check_windows(op, dx.shape, g, positions, kernel_size, stride, padding, dilation)
-    return Call(0 if out is None else _bytes(g), implementation(__name__, op, g))
 
 
 def _average(op, first, x_shape, out_shape):

@@ -1,7 +1,7 @@
 """Pooling on the CPU: every thread owns rows of the result, and vectors hold neighbouring channels.
 
 Arrays are C-contiguous (N, H, W, C) views. The steps of greatest elements on vectors of channels are in
-toolchain/pooling.py and in cpu_windows.py.
+toolchain/pooling.py; those of their gradient have its words for arguments.
 
 The gradient of maximum pooling places what each window passes back on the element that it chose. There a thread owns
 bands: the rows of dx that the windows of one row cover, and those up to the next, or the whole image where windows
@@ -9,15 +9,15 @@ overlap. So dx is written in one pass. Bands are gathered into parts by the shap
 the gradient of a bias, in float64; the parts are then added in order.
 """
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from ..toolchain import add, clear, elements, flat, jit, share, shared, sum_rows
-from ..toolchain.pooling import Windows, max_row, run_from, taps_inside
-from .cpu_windows import LANES, add_windows, place_windows
-from .geometry import PARTS
+from ..toolchain.emit import emitted
+from ..toolchain.pooling import LANES, each_tap, each_window, max_row, run_from, taps_inside, under_channels, windows_of
 
+PARTS = 64  # of the windows, at most, whose sums for the gradient of a bias are taken apart
 NOTHING = np.zeros((1, 0))
 
 
@@ -33,12 +33,59 @@ def max_rows(team, x, windows, out, positions):
 
 @lru_cache(maxsize=1024)
 def _table(*sizes):
-    return Windows(*sizes).table()
+    return windows_of(*sizes)
 
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     sizes = x.shape[1:3], out.shape[1:3], x.shape[3]
     max_rows(x, _table(kernel_size, stride, padding, dilation, *sizes), out, positions)
+
+
+def _place(adds):
+    """place_windows, see below, and for windows that overlap add_windows."""
+
+    @emitted(lanes=LANES)
+    def place(emit, g, out, rectified, positions, at, taps, steps, width, dx, corner, run, sums, first, count):
+        windows, across, along = run
+        total = emit.variable(emit.filled(0, sums.vector))
+
+        def spread(mask, corner, at):
+            closed = out.load(at, mask) <= 0
+            share = g.load(at, mask)
+            share, chosen = emit.filled(0).where(closed & rectified, share), positions.load(at, mask)
+
+            def visit(offset, p, q):
+                tap = (p * width + q).low(positions.element)
+                here = share.where(chosen.equals(tap), emit.filled(0))
+                dx.store(dx.load(offset, mask) + here if adds else here, offset, mask)
+
+            each_tap(emit, taps, steps, corner, visit)
+            if not adds:  # else they have just been read
+                ahead(corner)
+            total.set(total.get() + share)
+
+        def ahead(corner):
+            """Writes of parts of lines wait for what is not in the nearest cache: ask for two rows of windows later."""
+            later = corner + taps[1] * 2 * steps[0]
+            emit.fetch(dx.at(later), True)
+            emit.fetch(dx.at(later + steps[0]), True)
+
+        def body(mask):
+            with emit.if_then(rectified):
+                total.set(sums.load(first, mask))
+            each_window(emit, windows, ((corner, across), (at, along)), partial(spread, mask))
+            with emit.if_then(rectified):
+                sums.store(total.get(), first, mask)
+
+        under_channels(emit, count, body)
+
+    return place
+
+
+# Into the taps of a run of windows, see max_windows, g[at:] where positions[at:] is the tap, and 0 elsewhere. Where
+# rectified, g counts as 0 where out[at:] is not positive, and sums[first:] += g, in float64.
+place_windows = _place(adds=False)
+add_windows = _place(adds=True)  # the same for windows that overlap: it adds
 
 
 @jit
@@ -107,7 +154,7 @@ def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx
             dbias.fill(0)
         return
     if rectified:
-        sums = elements(workspace, NOTHING.dtype, parts * dbias.size).reshape(parts, dbias.size)
+        sums = elements(workspace, g, NOTHING.dtype, parts, dbias.size)
     place(g, out if rectified else g, rectified, positions, *geometry, dx, overlap, bands, parts, sums)
     if rectified:
         sum_rows(sums, dbias)

@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 from ..bias.cuda import bias_relu_grad
-from ..toolchain.cuda.memory import VECTOR, address, aligned, choose, kept
+from ..toolchain import elements
+from ..toolchain.cuda.memory import address, aligned, choose, kept
 from . import cuda_plain, cuda_vector
 from .cuda_vector import by
 
@@ -21,11 +22,7 @@ def _rung(op, rung, arrays, positions):
     dtype, channels = arrays[0].dtype, arrays[0].shape[3]
     bytes_fit = positions.dtype == np.uint8 and address(positions) % 4 == 0
     fits = dtype == np.float32 and channels % 4 == 0 and bytes_fit and aligned(*arrays)
-    wish = (
-        "float32, a number of channels that is a multiple of 4, positions of uint8, "
-        f"and addresses that are multiples of {VECTOR}"
-    )
-    return choose(op, rung, {"plain": None, "vector": None if fits else wish})
+    return choose(op, rung, ("plain", "vector")[: 1 + fits])
 
 
 def _vector(kernel, arrays, result, image, output, geometry, divisors=()):
@@ -60,11 +57,10 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=
 
 def _rectified(g, out, dbias, workspace):
     """g where out is positive, or NaN, in a workspace; and its sums."""
-    start = -address(workspace) % VECTOR
-    masked = workspace[start : start + g.nbytes].view(g.dtype)
+    masked = elements(workspace, g, g.dtype, *g.shape)
     matrices = (array.reshape(-1, g.shape[3]) for array in (g, out, masked))
-    bias_relu_grad(*matrices, dbias, workspace[start + g.nbytes :])
-    return masked.reshape(g.shape)
+    bias_relu_grad(*matrices, dbias, workspace)
+    return masked
 
 
 def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):

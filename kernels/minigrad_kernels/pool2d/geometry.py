@@ -6,8 +6,6 @@ import numpy as np
 
 from ..errors import ShapeError
 
-PARTS = 64  # of the windows, at most, whose sums for the gradient of a bias are taken apart on the CPU
-
 
 def outputs(size, kernel, stride, padding, dilation, ceil_mode):
     """How many windows fit along one axis."""

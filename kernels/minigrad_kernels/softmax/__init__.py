@@ -6,8 +6,6 @@ array of one element that lies on the device or in memory of the host that it ca
 sets it to NO_WRONG_LABEL, and calls raise_wrong when the device is done; of several rows, also of several launches,
 the smallest stays. Where wrong is None nothing is written.
 
-Workspaces are bytes, or a function (bytes, array) that gives so many for calls with such arrays, as a pool does.
-
 Types   float32 and float64; matrices also float16 and bfloat16, beside which all else is float32; target int64
 Errors  ValueError for a shape, a layout or a target out of range, TypeError for an element type
 Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms)
@@ -16,23 +14,14 @@ Source  Bridle 1990 (softmax); Blanchard, Higham, Higham 2021 (the shifted forms
 import numpy as np
 
 from ..errors import ShapeError
-from ..launcher import SUMS, Call, flag, launcher, reads, updates, whole, writes
+from ..launcher import SUMS, flag, launcher, reads, updates, whole, writes
 from ..toolchain import implementation
 
-__all__ = ["cross_entropy", "cross_entropy_grad", "cross_entropy_total", "softmax", "softmax_grad", "workspace"]
+__all__ = ["cross_entropy", "cross_entropy_grad", "cross_entropy_total", "softmax", "softmax_grad"]
 
 NO_WRONG_LABEL = -1  # what `wrong` holds before a kernel reports
-ALIGNMENT = 16  # bytes
 MATRIX = "rows classes+"
 LABELS, IGNORED = (reads("target", "rows", "int64"), updates("wrong?", "1", "int64")), whole()
-
-
-def workspace(rows):
-    """The bytes that cross_entropy_total wants for so many rows: their losses."""
-    return 8 * rows + ALIGNMENT - 1
-
-
-_bytes = workspace  # where an argument has that name
 
 
 @launcher(reads("x", MATRIX), writes("out", MATRIX), logs=flag)
@@ -147,7 +136,6 @@ def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, 
     Math    logsumexp[n] = log sum exp(x[n]);  divisor = how many rows count if mean, else 1
             out = sum of (logsumexp[n] - x[n, target[n]]) / divisor over the rows that count; the mean of none is NaN
     Grads   dx = cross_entropy_grad(g, x, target, ignore_index, logsumexp, divisor)
-    Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None;
-            workspace: workspace(rows) bytes
+    Shapes  x (rows, classes); out, divisor (); target, logsumexp (rows,); wrong (1,) or None
     """
-    return Call(_bytes(x.shape[0]), _loss("cross_entropy", "cross_entropy_total", x, 1))
+    return _loss("cross_entropy", "cross_entropy_total", x, 1)

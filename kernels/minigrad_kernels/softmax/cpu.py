@@ -174,7 +174,7 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong):
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong):
-    losses = elements(workspace, out.dtype, x.shape[0])
+    losses = elements(workspace, x, out.dtype, x.shape[0])
     good = cross_entropy(x, target, ignore_index, losses, logsumexp, wrong)
     if good:
         add_losses(losses, target, ignore_index, mean, out, divisor)

@@ -8,7 +8,7 @@ Targets on a GPU are not looked at before the launch: a row whose target is out 
 
 import numpy as np
 
-from ..toolchain.cuda.memory import address
+from ..toolchain import elements
 from .cuda_rows import ROWS, loss_grad, loss_sum
 from .cuda_teams import THREADS, start, start_rung
 
@@ -33,8 +33,7 @@ def cross_entropy(x, target, ignore_index, losses, logsumexp, wrong=None, rung=N
 
 
 def cross_entropy_total(x, target, ignore_index, mean, out, divisor, logsumexp, workspace, wrong=None, rung=None):
-    first = -address(workspace) % out.itemsize
-    losses = workspace[first : first + x.shape[0] * out.itemsize].view(out.dtype)
+    losses = elements(workspace, x, out.dtype, x.shape[0])
     cross_entropy(x, target, ignore_index, losses, logsumexp, wrong, rung)
     arguments = target, ignore_index, losses, out.reshape(1), divisor.reshape(1), int(mean)
     loss_sum[out.itemsize]((1,), (THREADS,), arguments)

@@ -28,7 +28,7 @@ def start(kernels, x, arguments):
 
 def start_rung(op, rung, rungs, kernel, x, *arguments):
     """Start a kernel, by its number, of the ladder of two rungs."""
-    name = choose(op, rung, {"plain": None, "warp": None if x.itemsize == 4 else "float32"})
+    name = choose(op, rung, ("plain", "warp")[: 1 + (x.itemsize == 4)])
     start(rungs[name][kernel], x, (x, *arguments))
 
 

@@ -230,14 +230,9 @@ class Memory:
         self.__array_interface__ = array.__array_interface__ | {"data": (array.ctypes.data, False)} | changes
 
 
-def elements(workspace, dtype, count):
-    """So many elements of this type in a workspace, bytes, from the first address on that is a multiple of one."""
-    size = dtype.itemsize
-    found = workspace[: count * size].view(dtype)
-    if found.flags.aligned:  # as nearly always
-        return found
-    start = -workspace.ctypes.data % size
-    return workspace[start : start + count * size].view(dtype)
+def elements(workspace, like, dtype, *shape):
+    """An array in memory from a workspace, see launcher.py, on the device of the array `like`."""
+    return workspace(math.prod(shape) * dtype.itemsize, like).view(dtype).reshape(shape)
 
 
 def alias(array):

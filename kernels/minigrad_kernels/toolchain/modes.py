@@ -4,7 +4,7 @@ import contextlib
 import contextvars
 from typing import Any
 
-from ..errors import KindError
+from ..errors import KindError, ShapeError
 
 
 class Mode:
@@ -68,6 +68,25 @@ def tf32(mode=True):
     if not isinstance(mode, bool):
         raise KindError(f"tf32: mode is {mode!r}, wants True or False")
     return _tf32.setting(mode)
+
+
+# ---- Winograd's way ----------------------------------------------------------------------------------------------
+
+_winograd = Mode("winograd", True)
+winograd_mode = _winograd.get
+
+
+def winograd(mode=True):
+    """Whether convolutions on the CPU may go by Winograd's way. On by default. A with block or a decorator.
+
+    True    those in float32 without dilation and groups do, where shapes promise a gain
+    False   none do: all are direct, with rounding errors about ten times as small
+    "always"    all that can do, whether it pays or not
+    Errors  ValueError for another mode
+    """
+    if not isinstance(mode, bool) and not (isinstance(mode, str) and mode == "always"):
+        raise ShapeError(f"winograd: mode is {mode!r}, wants True, False or 'always'")
+    return _winograd.setting(mode)
 
 
 # ---- capture -----------------------------------------------------------------------------------------------------

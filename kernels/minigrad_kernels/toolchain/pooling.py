@@ -7,7 +7,6 @@ elements. `count` is how many channels are left from there on, at least 1; no mo
 
 import functools
 import operator
-from typing import NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -88,20 +87,10 @@ def max_windows(emit, x, corner, taps, steps, width, out, positions, at, run, co
 # ---- max pooling of images that lie in scratch memory, for product.py: the same steps as those of pool2d -------------
 
 
-class Windows(NamedTuple):
-    """Windows over images of (height, width) pixels and so many channels; `made` of them in each."""
-
-    kernel_size: tuple
-    stride: tuple
-    padding: tuple
-    dilation: tuple
-    size: tuple
-    made: tuple
-    channels: int
-
-    def table(self):
-        """The numbers, in this order."""
-        return np.array([*(number for pair in self[:-1] for number in pair), self.channels], np.int64)
+def windows_of(kernel_size, stride, padding, dilation, size, made, channels):
+    """Windows over images of (height, width) pixels and so many channels, `made` of them in each: the numbers in this
+    order."""
+    return np.array([*kernel_size, *stride, *padding, *dilation, *size, *made, channels], np.int64)
 
 
 NO_WINDOWS = np.zeros(0, np.int64)

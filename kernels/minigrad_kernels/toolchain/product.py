@@ -170,7 +170,6 @@ def cut(count, tile, sections):
 
 # ---- running them ------------------------------------------------------------------------------------------------
 
-ALIGNMENT = 64
 APART = 1024  # elements, a page, between the scratch memory of threads: what one asks for ahead the other is writing
 NO_POSITIONS = np.zeros(0, np.uint8)
 
@@ -284,41 +283,21 @@ def _run(
                 max_images(scratch, made, bounds[item], bounds[item + 1], windows, c, positions)
 
 
-def _shares(plan):
-    """How many threads take part."""
-    return min(threads() if plan.shared else 1, plan.items.size - 1)
-
-
-def _share(plan, pooled):
-    """Elements of scratch memory for a thread; pooled: elements of an image of C that is pooled, or 0."""
-    used = plan.images + plan.panel + pooled * plan.most
-    return used and used + APART
-
-
-def scratch_bytes(plan, itemsize, pooled=0):
-    """Bytes of scratch memory that a plan takes for as many threads as there are now; pooled as for _share."""
-    return max(1, _shares(plan)) * _share(plan, pooled) * itemsize
-
-
-def aligned(workspace, dtype):
-    """The workspace, ALIGNMENT bytes more than are wanted, as elements."""
-    return elements(workspace, dtype, (workspace.size - ALIGNMENT) // dtype.itemsize)
-
-
 def runner(plan, windows=NO_WINDOWS):
     """What runs a plan on 1-D arrays of one float type, for as many threads as there are now: a function of
 
-        a, b, bias, relu, c, scratch, positions
+        a, b, bias, relu, c, workspace, positions
 
     A bias of size 0 is none; with relu, C is the positive part. With windows, a table of pooling.py, C is made in
-    scratch memory, and c and positions receive its max pooling. Scratch holds scratch_bytes.
+    scratch memory, and c and positions receive its max pooling.
     """
-    pooled = int(windows[8] * windows[9] * windows[12]) if windows.size else 0
-    shares = _shares(plan)
-    tables = (*plan[:-2], pooled * plan.most, windows)
+    pooled = plan.most * int(windows[8] * windows[9] * windows[12]) if windows.size else 0  # elements
+    shares, used = min(threads() if plan.shared else 1, plan.items.size - 1), plan.images + plan.panel + pooled
+    size, tables = shares * (used + APART), (*plan[:-2], pooled, windows)
 
-    def run(a, b, bias, relu, c, scratch, positions=NO_POSITIONS):
+    def run(a, b, bias, relu, c, workspace, positions=NO_POSITIONS):
         if shares:
+            scratch = elements(workspace, c, c.dtype, size) if used else c[:0]
             _run.on(shares, shares, *tables, int(relu), a, b, bias, c, positions, scratch)
 
     return run
@@ -331,14 +310,10 @@ def flat(array):
 
 
 def memory(array):
-    """The memory of an array as a 1-D array, and where in it the element [0, 0, ...] lies.
+    """The memory of an array from its element [0, 0, ...] on, 1-D.
 
-    Kernels read arrays of any strides this way: one type for Numba, offsets for the rest.
+    Kernels read arrays of any strides this way, by offsets from there: one type for Numba.
     """
     if array.flags.c_contiguous or (array.ndim > 1 and array.swapaxes(-1, -2).flags.c_contiguous):
-        return flat(array), 0
-    reach = [step * (size - 1) for step, size in zip(array.strides, array.shape, strict=True)]
-    start = sum(min(0, step) for step in reach)
-    span = sum(abs(step) for step in reach) // array.itemsize + 1
-    whole = {"data": (array.ctypes.data + start, False), "shape": (span,), "strides": None}
-    return np.asarray(Memory(array, **whole)), -start // array.itemsize
+        return flat(array)
+    return np.asarray(Memory(array, shape=(1,), strides=None))

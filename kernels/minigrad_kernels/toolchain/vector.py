@@ -20,27 +20,18 @@ Source  K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multiplica
 
 import functools
 import operator
-from typing import NamedTuple
 
 from .emit import TILE, emitted
 
 
-class _Rows(NamedTuple):
-    """Byte addresses of a tile's rows in A and C, and where its sums start."""
-
-    a: list
-    c: list
-    start: list
-
-
 def _rows(emit, count, a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset, accumulate):
-    """Look up the rows of a tile."""
+    """Byte addresses of a tile's rows in A and C, and where its sums start."""
     a_base, c_base = a.at(a_offset), c.at(c_offset)
     numbers = [emit.minimum(row + i, rows - 1) for i in range(count)]
     fresh = emit.zeros().where(bias.count.equals(0), bias.at(bias_offset))
     c_found = [c_base + c_rows[number] * emit.size for number in numbers]
     starts = [fresh.where(accumulate.equals(0), address) for address in c_found]
-    return _Rows([a_base + a_rows[number] * emit.size for number in numbers], c_found, starts)
+    return [a_base + a_rows[number] * emit.size for number in numbers], c_found, starts
 
 
 def _floor(emit, relu):
@@ -55,23 +46,23 @@ def _at_least(value, floor):
 
 def _store_gather(emit, rows, masks, taps, steps, by_lane, relu):
     """The tile itself: len(masks) vectors wide; by_lane: a channel tile."""
-    vectors = range(len(masks))
-    sums = [[emit.variable(emit.filled(0)) for _ in vectors] for _ in rows.c]
+    (a_rows, c_rows, starts), vectors = rows, range(len(masks))
+    sums = [[emit.variable(emit.filled(0)) for _ in vectors] for _ in c_rows]
     if by_lane or len(masks) > 1:
-        _add_products(emit, sums, rows.a, None, masks, taps, steps, by_lane)
+        _add_products(emit, sums, a_rows, None, masks, taps, steps, by_lane)
     else:
-        between, alike = _pairs(rows.a)
+        between, alike = _pairs(a_rows)
         with emit.if_else(alike) as (paired, any_rows):
             with paired:
-                _add_products(emit, sums, rows.a[::2], between, masks, taps, steps, False)
+                _add_products(emit, sums, a_rows[::2], between, masks, taps, steps, False)
             with any_rows:
-                _add_products(emit, sums, rows.a, None, masks, taps, steps, False)
+                _add_products(emit, sums, a_rows, None, masks, taps, steps, False)
     # All are read before any is written: a row that repeats the last one must find the same.
     across = [v * emit.lanes * emit.size for v in vectors]
-    starts = [[emit.load(row + across[v], masks[v]) for v in vectors] for row in rows.start]
+    starts = [[emit.load(row + across[v], masks[v]) for v in vectors] for row in starts]
     totals = [[first[v] + line[v].get() for v in vectors] for first, line in zip(starts, sums, strict=True)]
     floor = _floor(emit, relu).splat(emit.lanes)
-    for row, line in zip(rows.c, totals, strict=True):
+    for row, line in zip(c_rows, totals, strict=True):
         for v in vectors:
             emit.store(_at_least(line[v], floor), row + across[v], masks[v])
 
@@ -149,14 +140,14 @@ def dot_tile(
 ):  # fmt: skip
     """A dot tile from a row and a column on: one vector of sums for each result."""
     where = a, a_rows, a_offset, c, c_rows, c_offset, row, rows, bias, bias_offset
-    found = _rows(emit, TILE.dot_rows, *where, accumulate)
+    lefts, results, firsts = _rows(emit, TILE.dot_rows, *where, accumulate)
     numbers = [emit.minimum(column + j, columns - 1) for j in range(TILE.dot_columns)]
     addresses = [b.at(b_offset) + number * b_step * emit.size for number in numbers]
-    sums = [[emit.variable(emit.filled(0)) for _ in numbers] for _ in found.a]
+    sums = [[emit.variable(emit.filled(0)) for _ in numbers] for _ in lefts]
 
     def step(k, mask):
         right = [emit.load(address + k * emit.size, mask) for address in addresses]
-        for row, line in zip(found.a, sums, strict=True):
+        for row, line in zip(lefts, sums, strict=True):
             left = emit.load(row + k * emit.size, mask)
             for slot, vector in zip(line, right, strict=True):
                 slot.set(slot.get() + left * vector)
@@ -165,7 +156,7 @@ def dot_tile(
     totals = [[slot.get().sum() for slot in line] for line in sums]
     nothing = bias.count.equals(0) & accumulate.equals(0)
     places = [emit.number(0).where(nothing, number * emit.size) for number in numbers]
-    starts = [[emit.load(line + place, kind=emit.element) for place in places] for line in found.start]
-    for line, c_row, start in zip(totals, found.c, starts, strict=True):
+    starts = [[emit.load(line + place, kind=emit.element) for place in places] for line in firsts]
+    for line, c_row, start in zip(totals, results, starts, strict=True):
         for value, number, first in zip(line, numbers, start, strict=True):
             emit.store(_at_least(first + value, _floor(emit, relu)), c_row + number * emit.size)

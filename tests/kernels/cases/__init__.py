@@ -35,7 +35,7 @@ class KernelCase:
     exact: bool = True  # small integers in give results without rounding
     relative: bool = False  # roundings are those of the largest result, not of each; else see `bounds`
     reference_params: dict = field(default_factory=dict)  # arguments that the reference alone takes
-    workspace: Callable | None = None  # of (inputs, params, dtype): bytes; None where the function takes none
+    workspace: bool = False  # whether the function takes one
     arrange: Callable | None = None  # of (inputs, params): the arguments before the outputs, where in another order
     absent: tuple = ()  # a None for each optional output, the last ones, that is not wanted
     nan: tuple = ()  # positions of the inputs whose NaN must reach exactly the results that the reference says

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from minigrad_kernels import bias
 from minigrad_kernels.bias.cpu import SHORT
 from minigrad_kernels.bias.plan import LINE, LINES
 from minigrad_kernels.layout import CHANNELS_LAST
@@ -21,19 +20,16 @@ def row(function, shape, inputs, outputs, **settings):
         params={},
         outputs=tuple(Output(shapes[kind], layout if kind == "x" else None) for kind in outputs),
         layouts=tuple(layout if kind == "x" else None for kind in inputs),
+        workspace=True,
         **settings,
     )
-
-
-def scratch(inputs, params, dtype):
-    return bias.workspace(inputs[0].shape)
 
 
 def rows(shape):
     both = (0, 1) if np.prod(shape) else ()
     return [
-        row("bias_relu_grad", shape, "xx", "xc", terms=TERMS, nan=both, relative=True, workspace=scratch),
-        row("column_sums", shape, "x", "c", terms=TERMS, nan=both[:1], workspace=scratch),
+        row("bias_relu_grad", shape, "xx", "xc", terms=TERMS, nan=both, relative=True),
+        row("column_sums", shape, "x", "c", terms=TERMS, nan=both[:1]),
     ]
 
 

@@ -15,7 +15,7 @@ def row(function, x, w, settings, shapes, layouts, output, relu=None, **other):
         params=settings if relu is None else {"relu": relu, **settings},
         outputs=(output,),
         layouts=layouts,
-        workspace=lambda inputs, _, dtype: conv2d.workspace(function, x, w, *settings.values(), dtype, inputs[0]),
+        workspace=True,
         **other,
     )
 
@@ -50,9 +50,7 @@ def pooled(x, w, kernel_size, step, border=(0, 0), apart=(1, 1), ceil_mode=False
         params={"relu": relu, **settings, **windows},
         outputs=(Output(out, CHANNELS_LAST), Output(out, CHANNELS_LAST, str(pool2d.position_type(kernel_size)))),
         layouts=(CHANNELS_LAST, FILTER),
-        workspace=lambda inputs, _, dtype: conv2d.workspace(
-            "forward_pooled", x, w, *settings.values(), dtype, inputs[0]
-        ),
+        workspace=True,
         terms=w[2] * w[3] * w[1] + 1,
         reference_params={"out_size": out[2:]},
         nan=(0,) * (min(x) > 0),

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from minigrad_kernels import softmax
-
 from . import KernelCase, Output
 
 SHAPES = [(0, 3), (1, 1), (5, 1), (3, 2), (64, 10), (7, 17), (130, 129)]
@@ -64,7 +62,7 @@ def cross_entropy_total(shape, mean, label=None):
     settings = dict(
         params=dict(ignore_index=IGNORED, mean=mean),
         kinds=("float", drawn),
-        workspace=lambda inputs, params, dtype: softmax.workspace(len(inputs[0])),
+        workspace=True,
         nan=(0,) if label is None and shape[0] > 1 else (),
     )
     outputs = (), (), shape[:1]

@@ -61,16 +61,14 @@ class Half(NamedTuple):
         width = 64 if self in HALVES else 128
         return f"LDG.E.{width}", f"STG.E.{width}"
 
-    def vector(self, signature, opcodes=None):
+    def vector(self, signature):
         """`kernel` for a rung that loads and stores four at a time: in the signature `_*` points to elements.
 
         The name for float32 has no ending.
-        opcodes: which of `words` the machine code must contain, if not both
         """
         signature = signature.replace("_*", self.pointer)
         variant = "" if self.name == "float32" else self.short
-        opcodes = self.words if opcodes is None else opcodes
-        return kernel(signature, threads=256, lowest=self.lowest, opcodes=opcodes, variant=variant)
+        return kernel(signature, threads=256, lowest=self.lowest, opcodes=self.words, variant=variant)
 
 
 @device

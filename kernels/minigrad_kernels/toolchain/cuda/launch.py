@@ -96,8 +96,8 @@ class Launcher:
         current_device(kernel.name)
         self.kernel = kernel
         self._pointers = [i for i, (_, kind) in enumerate(kernel.parameters) if kind.endswith("*")]
-        self._slots = ["Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters]
-        self._pack = struct.Struct("<" + "".join(self._slots)).pack_into
+        slots = ("Q" if kind.endswith("*") else SLOTS[kind] for _, kind in kernel.parameters)
+        self._pack = struct.Struct("<" + "".join(slots)).pack_into
         self._functions: dict[int, int] = {}  # of the driver, by device
         self._modules: list[Module] = []  # alive as long as their functions
         self._blocks = threading.local()
@@ -111,20 +111,21 @@ class Launcher:
             memory, address = self._parameters()
         device = runtime.getDevice()
         function = self._functions.get(device) or self._load(device)
-        arguments = self.kernel.flat(arguments)
+        flat = self.kernel.flat(arguments)
         try:
-            words = [*arguments]
+            words = [*flat]
             for i in self._pointers:
                 if type(words[i]) is not int:
                     words[i] = words[i].data.ptr
             self._pack(memory, 0, *words)
         except (struct.error, OverflowError, AttributeError, IndexError) as error:
-            raise self._refused(arguments) from error
+            given = ", ".join(repr(a) if isinstance(a, int | float) else type(a).__name__ for a in arguments)
+            raise KindError(f"{self.kernel.name}: got {given}; wants {self.kernel}: {error}") from error
         (x, y, z), (width, height, depth) = _three(grid), _three(block)
         if width * height * depth > self.kernel.threads:
             raise ShapeError(f"{self.kernel.name}: block {block} has more than {self.kernel.threads} threads")
         if (recorder := capturing.get()) is not None:
-            recorder.hold(arguments)
+            recorder.hold(flat)
         driver.launchKernel(function, x, y, z, width, height, depth, shared, get_current_stream().ptr, address, 0)
 
     def _parameters(self):
@@ -149,20 +150,6 @@ class Launcher:
                 self._modules.append(module)
                 self._functions[device] = function
             return self._functions[device]
-
-    def _refused(self, arguments):
-        """What is wrong with arguments that cannot be packed."""
-        parameters, name = self.kernel.parameters, self.kernel.name
-        if len(arguments) != len(parameters):
-            return KindError(f"{name}: got {len(arguments)} arguments, wants {len(self.kernel.signature)}")
-        for (label, kind), slot, argument in zip(parameters, self._slots, arguments, strict=True):
-            try:
-                struct.pack("<" + slot, argument.data.ptr if slot == "Q" and type(argument) is not int else argument)
-            except (struct.error, OverflowError, AttributeError):
-                wanted = "a cupy.ndarray or an address" if kind.endswith("*") else f"a Python number that {kind} holds"
-                shown = f"{type(argument).__name__} {argument!r}"[:80]
-                return KindError(f"{name}: {label} is {shown}, wants {wanted}")
-        return KindError(f"{name}: wants arguments {parameters}")
 
 
 def _three(sizes):

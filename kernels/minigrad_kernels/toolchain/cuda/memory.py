@@ -86,16 +86,14 @@ def kept(table, like):
     return found
 
 
-def choose(op, rung, misfits):
+def choose(op, rung, fitting):
     """The name of a rung: the one that was asked for, or the highest that fits.
 
-    misfits: for each name, lowest first, what the rung wants and does not get, in words; None where it fits
+    fitting: names of the rungs that take the arrays of a call, lowest first
     Errors  ValueError if there is no such rung, or it does not fit
     """
     if rung is None:
-        return next(name for name in reversed(misfits) if misfits[name] is None)
-    if rung not in misfits:
-        raise ShapeError(f"{op}: rung is {rung!r}, wants one of {', '.join(misfits)}")
-    if misfits[rung] is not None:
-        raise ShapeError(f"{op}: the rung {rung} wants {misfits[rung]}; without a name the best that fits is chosen")
+        return fitting[-1]
+    if rung not in fitting:
+        raise ShapeError(f"{op}: rung is {rung!r}, wants one that takes such arrays: {', '.join(fitting)}")
     return rung
