@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from minigrad_kernels import elementwise, interpreter, pool2d, softmax
+from minigrad_kernels import bias, elementwise, interpreter, norm, pool2d, softmax
 from minigrad_kernels.bias import cuda as bias_cuda
 from minigrad_kernels.errors import ShapeError
 from minigrad_kernels.norm import cuda as norm_cuda
@@ -113,6 +113,21 @@ def test_statistics_keep_their_digits(rung):
         with told(x.shape):
             assert np.abs(variance / true_variance - 1).max() <= (1e-5 if centre is peak else 2e-6)
             assert np.abs(mean - true_mean).max() <= 1e-4 if centre is peak else 1e-6 + 6e-8 * abs(centre)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_columns_in_several_parts(dtype):
+    """A second kernel adds the sums of the parts; batch norm has kernels of 16 bits, sums of columns widen them."""
+    x, sums, mean, variance = numbers(33, 1024).astype(dtype), *(fresh(1024) for _ in range(3))
+    with interpreter.recording() as reports:
+        bias.column_sums(there(x), sums, scratch(DEVICE, []))
+        norm.batch_statistics(there(x), mean, variance, scratch(DEVICE, []))
+    wide = x.astype(np.float64)
+    for got, want in ((sums, wide.sum(0)), (mean, wide.mean(0)), (variance, wide.var(0))):
+        np.testing.assert_allclose(on_host(got), want, 1e-4, 1e-4)
+    if DEVICE == "interpreter":
+        names = [name for name, _ in reports]
+        assert len(names) == 4 and (dtype is np.float32 or "16" in names[2]), names
 
 
 @pytest.mark.parametrize("rows", [4097, 1_000_000])
