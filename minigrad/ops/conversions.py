@@ -127,8 +127,6 @@ def precise(rule):
 
     @functools.wraps(rule)
     def run(g, *values):
-        if g.dtype.itemsize != 2:
-            return rule(g, *values)
         return rule(wide(g), *[wide(value) if isinstance(value, Tensor) else value for value in values])
 
     return run
