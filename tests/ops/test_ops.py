@@ -14,12 +14,12 @@ import pytest
 
 import minigrad
 from minigrad import Tensor, device, gradcheck, gradgradcheck, ops
-from minigrad.core.errors import KindError
+from minigrad.core.errors import KindError, MinigradError
 from minigrad.core.modes import no_grad
 from minigrad.core.tape import grad
 from tests.device.stand_in_gpus import gpus
 from tests.kernels.kernel_runs import DEVICE
-from tests.ops.cases import Draw, all_ops
+from tests.ops.cases import Draw, Sample, all_ops
 
 OPS = all_ops()
 ROWS = [pytest.param(op, sample, id=f"{op.name}{sample}") for op in OPS for sample in op.samples]
@@ -27,6 +27,8 @@ FIRST = [  # the first row of each op, and with --deep the others
     pytest.param(*row.values, id=row.id, marks=[pytest.mark.deep] * (row.values[1] is not row.values[0].samples[0]))
     for row in ROWS
 ]
+# What must be given besides: a limit, a size, a source; dropout draws.
+WANTS_MORE = {"clamp", "interpolate", "scatter", "dropout", "dropout1d", "dropout2d"}
 
 
 def wrap(array, wants_gradient):
@@ -96,6 +98,19 @@ def test_row(op, sample):
             halves_are_rounded_once(op, sample)
     if any(x.requires_grad for x in tensors(*sample.draw(wrap))):
         gradients_are_right(op, sample)
+
+
+@pytest.mark.parametrize("op", [op for op in OPS if op.reference and op.name not in WANTS_MORE], ids=str)
+def test_defaults(op):
+    """Calls of nothing but what must be given: the definition has the same defaults."""
+    parameters, calls = inspect.signature(getattr(ops, op.name)).parameters, 0
+    names = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
+    for given in [dict(zip(parameters, sample.args, strict=False)) | sample.kwargs for sample in op.samples]:
+        with contextlib.suppress(MinigradError, KeyError):  # a sample whose shapes want more, or without a name
+            bare = Sample(tuple([given[name] for name in names]))
+            values_are_those_of_the_definition(op, bare, np.float64)
+            calls += 1
+    assert calls
 
 
 def values_are_those_of_the_definition(op, sample, dtype):

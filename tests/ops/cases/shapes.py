@@ -185,6 +185,7 @@ PICKS = [
         sample(real(3, 4), 1, classes(4, 3, 2), 2),
         sample(real(3, 4), dim=1, index=classes(4, 2, 2), value=2.5),
         MISFIT,
+        refusal(TypeError, "scatter: src is None, value None; wanted one of them", real(3, 4), 1, INDEX),
     ),
     op(
         "index_select",
