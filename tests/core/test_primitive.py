@@ -55,6 +55,17 @@ def test_several_results():
             results[output].sum().backward()
 
 
+def test_a_view_is_changed_with_its_argument():
+    @primitive(view="x")
+    def head(x):
+        return x[:1]
+
+    x = leaf([1.0, 2.0])
+    out = head(x.detach())
+    write(x)[...] = 5
+    assert out.tolist() == [5] and out.version is x.version
+
+
 def test_refusals():
     """Rules that name what is not there or return what does not fit, functions that return what was not said."""
 

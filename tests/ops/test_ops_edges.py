@@ -40,6 +40,7 @@ def test_numbers_that_a_type_cannot_hold():
 def test_what_is_added_or_drawn_beside_others():
     nothing, rows = Tensor(np.ones(0)), Tensor(np.ones((2, 3)))
     assert ops.cat([nothing, rows, nothing], 1).tolist() == rows.tolist()
+    assert ops.cosine_similarity(rows * 0.1, rows * 0.2).numpy() == pytest.approx([1, 1])
     assert ops.dropout2d(Tensor(np.ones((2, 3, 4, 4)))).dtype == np.float64
 
 

@@ -48,6 +48,7 @@ ASIDE = (
     "*/cuda_*.py",
     "*/winograd_kernels.py",
     "*/optimizer/rules.py",
+    "*/elementwise/cuda.py",
 )
 # Tests of the text of files, of which any change is one, and of the kept kernels, which the copy keeps otherwise.
 LEFT_OUT = "tests/test_contracts.py", "tests/examples/*", "tests/kernels/toolchain/test_cpu.py"

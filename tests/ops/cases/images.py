@@ -31,6 +31,7 @@ CONVOLUTIONS = [
         sample(real(3, 5, 4), real(2, 3, 3, 3), real(2), 2, 1),
         sample(real(0, 3, 4, 4), real(2, 3, 2, 2), real(2)),
         *_refused((2, 3, 5, 5), (4, 3, 3, 3)),
+        refusal(ValueError, "wanted (N, C, H, W) or (C, H, W)", real(5, 5), real(4, 3, 3, 3)),
         refusal(ValueError, "but x with its padding is only", real(2, 3, 5, 5), real(4, 3, 6, 6)),
         refusal(ValueError, "padding is 'same' and stride (2, 2)", real(1, 1, 5, 5), real(1, 1, 3, 3), None, 2, "same"),
     ),

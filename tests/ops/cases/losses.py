@@ -135,6 +135,7 @@ CLASSES = [
         sample(real(2, 3, 2), probabilities(2, 3, 2), real(3)),
         sample(real(3), probabilities(3)),
         refusal(ValueError, "target[0] = 3, but there are 3 classes (0..2)", real(2, 3), given(3, 0)),
+        refusal(ValueError, "floating: one_hot(...).float()", real(2, 3), classes(3, 2, 3)),
         refusal(ValueError, "label_smoothing is 1.5", real(2, 3), classes(3, 2), label_smoothing=1.5),
         refusal(ValueError, "but target holds probabilities", real(2, 3), probabilities(2, 3), ignore_index=1),
     ),
