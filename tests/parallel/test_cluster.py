@@ -60,11 +60,11 @@ def test_ranks_share_the_cores_of_their_host_unless_they_are_bound(monkeypatch):
     taken = []
     monkeypatch.setattr(world.toolchain, "threads", lambda: 8)
     monkeypatch.setattr(world.toolchain, "set_threads", taken.append)
-    for free in (8, 2):
+    for free, ranks in ((8, 4), (8, 9), (2, 4)):
         monkeypatch.setattr(os, "cpu_count", lambda: 8)
         monkeypatch.setattr(os, "sched_getaffinity", lambda process, free=free: range(free), raising=False)
-        world._share_cores(4)
-    assert taken == [2]
+        world._share_cores(ranks)
+    assert taken == [2, 1]
 
 
 # ---- jobs ------------------------------------------------------------------------------------------------------------
