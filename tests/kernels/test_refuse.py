@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from minigrad_kernels import augment, bias, elementwise, interpreter, matmul, norm, pool2d
+from minigrad_kernels import augment, bias, elementwise, interpreter, matmul, norm, optimizer, pool2d
 from minigrad_kernels.elementwise import reference
 from minigrad_kernels.errors import KindError, ShapeError
 from minigrad_kernels.toolchain import implementation
@@ -70,6 +70,7 @@ REFUSED = [
     (halves(np.float16, ml_dtypes.bfloat16), KindError, "out has type bfloat16, wants float16"),
     (lambda: bias.column_sums(ROW.astype("e"), FOUR.astype("e"), None), KindError, "type float16, wants float32"),
     (lambda: bias.column_sums(ROW[:, :0], FOUR[:0], None), ShapeError, r"wants \(N, C\).* with C at least 1"),
+    (lambda: optimizer.squared_norms([ROW], np.empty(2), None), ShapeError, r"out has shape \(2,\), wants \(1,\)"),
     (dropped(p=1.5), ShapeError, "dropout: p = 1.5, wants 0 to 1"),
     (dropped(seed=-1), ShapeError, "seed is -1, wants 0 to"),
     (dropped(step=1.5), KindError, "step is 1.5, wants an integer"),

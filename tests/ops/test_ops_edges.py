@@ -41,6 +41,7 @@ def test_what_is_added_or_drawn_beside_others():
     nothing, rows = Tensor(np.ones(0)), Tensor(np.ones((2, 3)))
     assert ops.cat([nothing, rows, nothing], 1).tolist() == rows.tolist()
     assert ops.cosine_similarity(rows * 0.1, rows * 0.2).numpy() == pytest.approx([1, 1])
+    assert ops.sum(rows, 0, keepdim=0).shape == (3,) and ops.sum(rows, 0, keepdim=1).shape == (1, 3)
     assert ops.dropout2d(Tensor(np.ones((2, 3, 4, 4)))).dtype == np.float64
 
 
