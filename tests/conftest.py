@@ -6,6 +6,10 @@ import pytest
 
 from minigrad_kernels.toolchain.cuda import compiler
 
+# Fast tests that take more than 5 s where kernels are kept: the simulator, which starts a thread of the system for each
+# thread of a kernel (kernels/test_simulator.py); a rank that is killed, and starts again (parallel/test_recovery.py);
+# PyTorch's own compiler beside ours (one_cycle in oracles/test_programs_torch.py); a training on the stand-in, eager
+# and replayed, whose kernels are interpreted (graph/test_graph.py).
 REPOSITORY = Path(__file__).resolve().parents[1]
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell: tests send it to programs
     signal.signal(signal.SIGINT, signal.default_int_handler)
