@@ -38,7 +38,8 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(tempfile.gettempdir()) / "minigrad-mutations"
 EQUIVALENT = Path(__file__).parent / "equivalent.json"  # {change: why nobody can notice it}
 KERNELS = "kernels/minigrad_kernels/"
-PARTS = "minigrad/core", "minigrad/ops", "minigrad/optim", "minigrad/parallel", KERNELS
+ENGINE = "minigrad/core", "minigrad/fusion.py", "minigrad/recomputing.py", "minigrad/anomaly.py", "minigrad/amp.py"
+PARTS = *ENGINE, "minigrad/ops", "minigrad/optim", "minigrad/parallel", KERNELS
 HOST = KERNELS + "launcher.py", KERNELS + "toolchain/cuda/launch.py"
 # Not of the host: bodies of kernels, what writes their code, definitions, and machines to run them on.
 ASIDE = (
@@ -143,7 +144,7 @@ def drawn(tree, every, patterns):
     chosen = lambda mutant: int(sha256(f"{SEED} {mutant.key}".encode()).hexdigest(), 16) % every == 0
     found = []
     for part in PARTS:
-        for file in sorted((tree / part).rglob("*.py")):
+        for file in sorted((tree / part).rglob("*.py")) or [tree / part]:
             name = file.relative_to(tree).as_posix()
             of_host = name in HOST or not any(fnmatch(name, pattern) for pattern in ASIDE)
             if of_host and any(fnmatch(name, pattern) for pattern in patterns):
@@ -171,9 +172,9 @@ def tests_of(mutant, seconds, contexts):
 
     line, statement, function = mutant.lines
     ran = running(*line) or running(*statement)
-    if ran == {""}:  # it runs when it is imported
+    if "" in ran:  # it runs when it is imported, also by programs that tests start
         ran = running(*function or (line[0] - NEAR, line[1] + NEAR))
-        ran = running(1, max(contexts)) if ran == {""} else ran
+        ran = ran if ran & seconds.keys() else running(1, max(contexts))
     names = ran & seconds.keys()
     part = mutant.file.removeprefix("kernels/").split("/")
     own = "tests/kernels" if part[0] == "minigrad_kernels" else f"tests/{part[1]}"
