@@ -55,6 +55,10 @@ def run_kernels(options):
         print(ROW.format(name, architecture, *found, "; ".join(problems) or "none"), flush=True)
         wrong += len(problems)
         compiled += bool(figures)
+    left = [line for line in before if options.check and line.partition(",")[0] not in every]
+    for line in left:
+        print(f"no kernel has this line of the manifest: {line}")
+    wrong += len(left)
     print(f"{len(names)} kernels, {compiled} compiled, {wrong} problems")
     if options.write:
         MANIFEST.write_text("\n".join([made_by, COLUMNS, *lines, ""]), encoding="utf-8", newline="\n")

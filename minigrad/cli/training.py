@@ -1,7 +1,6 @@
 """minigrad train"""
 
 import contextlib
-import json
 import math
 import os
 import signal
@@ -31,7 +30,7 @@ def run_train(options):
                 plan = _plan(options, world.size)
             except MinigradError as error:  # all ranks end in good order
                 print(f"minigrad train: error: {error}", file=sys.stderr)
-        plan = json.loads(world.broadcast_object(json.dumps(plan).encode()))
+        plan = world.broadcast_object(plan)
         return _train(options, world, **plan) if plan else 2
 
 
@@ -83,7 +82,7 @@ def _train(options, world, folder, settings, number, said):
             safe = f"{run.folder / 'last'} holds step {training.saved}"
             raise StateError(f"{error}; {safe}; minigrad train --resume {run.argument} goes on there") from error
         # The signal by which any rank was asked to end; 0 if none was.
-        if stopped := max(message[0] for message in world.all_gather_object(bytes([interruption.requested]))):
+        if stopped := max(world.all_gather_object(interruption.requested)):
             print(f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.argument}")
             # Systems that end a process by SIGTERM take what it says then for how its work went.
             return 0 if stopped == signal.SIGTERM else 128 + signal.SIGINT

@@ -125,8 +125,6 @@ def _repeated(value, count):
 
 def pair_of(op, name, value, ndim, least):
     """(vertical, horizontal) from one integer or ndim of them; along a height that is not there `least`."""
-    if type(value) is tuple and len(value) == ndim == 2 and {*map(type, value)} == {int} and min(value) >= least:
-        return value  # as nearly always
     if isinstance(value, list | tuple) and len(value) == 1:
         value = integer_of(op, name, value[0])
     values = each(op, name, value, ndim, least)

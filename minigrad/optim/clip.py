@@ -35,6 +35,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     norm, factor = clip_scale(parameters, max_norm)
     if error_if_nonfinite and not math.isfinite(size := norm.item()):
         raise StateError(f"clip_grad_norm_: the norm of the gradients is {size}; error_if_nonfinite=False goes on")
+    if device.place_of(factor) is device.CPU and factor[0] == 1:  # known without waiting
+        return norm
     for place, batch in batches_of(parameters):
         with place.active():
             gradients = [write(parameter.grad) for parameter in batch]

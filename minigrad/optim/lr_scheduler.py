@@ -8,7 +8,7 @@ watches a metric, once an epoch, is no function of t: ReduceLROnPlateau.
 A state says how far a schedule is, not what it is: to resume, make it with the same options and load the states of the
 optimiser and of the schedule. It is a dictionary of JSON values.
 
-Errors  TypeError for what is no number or no integer; ValueError for an option out of range
+Errors  TypeError for what is no number, no integer or no Optimizer; ValueError for an option out of range
 """
 
 import bisect
@@ -19,7 +19,7 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.toolchain.modes import capturing
 
 from ..core.check import integer_of, number_of, one_of
-from .optimizer import plain
+from .optimizer import Optimizer, plain
 
 __all__ = [
     "ConstantLR",
@@ -106,6 +106,8 @@ class LRScheduler:
 
     def for_groups(self, argument, value, optimizer):
         """A list with one value for each group, from one value or such a list."""
+        if not isinstance(optimizer, Optimizer):
+            raise KindError(f"{self.name}: optimizer is a {type(optimizer).__name__}, wanted an Optimizer")
         count = len(optimizer.param_groups)
         values = list(value) if isinstance(value, list | tuple) else [value] * count
         if len(values) != count:
@@ -259,7 +261,8 @@ class OneCycleLR(LRScheduler):
         div_factor=25.0,
         final_div_factor=1e4,
     ):
-        total_steps = (epochs or 0) * (steps_per_epoch or 0) if total_steps is None else total_steps
+        if total_steps is None and epochs is not None and steps_per_epoch is not None:
+            total_steps = epochs * steps_per_epoch
         if cycle_momentum:
             raise ShapeError("OneCycleLR: cycle_momentum is True, wanted False: only the rate is changed here")
         integer_of("OneCycleLR", "total_steps", total_steps, 1)

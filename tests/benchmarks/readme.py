@@ -79,12 +79,8 @@ def stale():
     count = 0
     for file in [*sorted(RESULTS.glob("*.json")), *sorted((ROOT / "tests/reliability/results").glob("*.json"))]:
         found = json.loads(file.read_text())
-        parts = (
-            {"": found}
-            if "commit" in found
-            else {name: one["machine"] for name, one in found.get("parts", found).items()}
-        )
-        for part, machine in parts.items():
+        parts = {"": {"machine": found}} if "commit" in found else found.get("parts", found)
+        for part, machine in ((name, one["machine"]) for name, one in parts.items()):
             commit = machine["commit"].rstrip("+")
             listed = ["git", "diff", "--name-only", commit, "--", *OF.get(file.stem, ["minigrad", "kernels"])]
             changed = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()

@@ -67,6 +67,9 @@ def test_the_manifest_has_a_line_for_each_kernel_and_differences_are_printed(tmp
         assert cli.main(["kernels", "--check", *names]) == wrong
         out = capsys.readouterr().out
         assert out.count(f"not the manifest's: {copies}\n") == wrong and out.endswith(f", {wrong} problems\n")
+    manifest.write_text("\n".join([*lines, "gone_f32,1"]))
+    assert cli.main(["kernels", "--check"]) == 1
+    assert capsys.readouterr().out.endswith("manifest: gone_f32,1\n2 kernels, 2 compiled, 1 problems\n")
     KERNELS.pop(kernels[1].name)
 
 

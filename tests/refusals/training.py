@@ -83,6 +83,7 @@ SCHEDULES = [
     row(ValueError, "T_max is 0, wanted at least 1", schedules.CosineAnnealingLR, sgd(), 0),
     row(ValueError, "lr_lambda has 2 values, wanted one for each of 1 groups", schedules.LambdaLR, sgd(), [abs, abs]),
     row(ValueError, "factor is 1.0, wanted at least 0 and below 1", schedules.ReduceLROnPlateau, sgd(), "min", 1.0),
+    row(TypeError, "StepLR: optimizer is a int, wanted an Optimizer", schedules.StepLR, 5, 2),
     row(ValueError, r"milestones \[3, 1\], wanted -1 in", schedules.SequentialLR, sgd(), [], [3, 1]),
     row(TypeError, r"schedulers\[0\] is a StepLR, wanted a schedule of this", schedules.SequentialLR, sgd(), OTHER, []),
     row(ValueError, r"got \{\}, wanted such as", OTHER[0].load_state_dict, {}),
