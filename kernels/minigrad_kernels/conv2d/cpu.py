@@ -15,7 +15,7 @@ from ..elementwise.cpu import add_residual
 from ..layout import FILTER
 from ..toolchain import alias, elements, jit, sum_rows, threads
 from ..toolchain.modes import winograd_mode
-from ..toolchain.pooling import windows_of
+from ..toolchain.pooling import WINDOWS
 from ..toolchain.product import flat, runner
 from .geometry import Geometry, output_shape
 from .plan import ways
@@ -127,14 +127,15 @@ def _weight_grad(ways, g, x, _stride, _padding, _dilation, _groups, dw, workspac
 @jit
 def _fold(sums, pixels, steps, dw):
     """dw, [p][q][c][o], from a partial sum; see plan.Way."""
+    from_pixel, from_p, from_q, from_c, from_o = steps
     for p in range(dw.shape[0]):
         for q in range(dw.shape[1]):
             for c in range(dw.shape[2]):
                 for o in range(dw.shape[3]):
-                    place = p * steps[1] + q * steps[2] + c * steps[3] + o * steps[4]
+                    place = p * from_p + q * from_q + c * from_c + o * from_o
                     total = sums[place]
                     for pixel in range(1, pixels):
-                        total += sums[place + pixel * steps[0]]
+                        total += sums[place + pixel * from_pixel]
                     dw[p, q, c, o] = total
 
 
@@ -152,7 +153,7 @@ def pooling(x_shape, w_shape, settings, itemsize, windows, made):
     blocks = [way.plan.most * o * prod(size) * itemsize for way, _ in ways.others]
     if ways.winograd or not 0 < min(blocks) <= max(blocks) <= POOLED_BYTES:
         return None
-    table = windows_of(*windows, size, made, o)
+    table = np.array([(*windows, size, made, o)], WINDOWS)
     return partial(_pool, _Ways(None, [(way, runner(way.plan, table)) for way, _ in ways.others]))
 
 

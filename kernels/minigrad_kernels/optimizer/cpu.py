@@ -20,6 +20,7 @@ from .rules import ten as ten_of
 CHUNK = 16384  # elements
 RUN = 1024  # elements that an update takes at a time
 SPARE = 3 * RUN  # for states that are not there
+CHUNK_TYPE = np.dtype([(name, np.int64) for name in ("array", "first", "count")])
 LIKE = {np.dtype(t): np.empty(0, t) for t in (np.float32, np.float64)}
 
 
@@ -34,7 +35,7 @@ def addresses(arrays):
 
 
 class Tables(NamedTuple):
-    chunks: np.ndarray  # see chunks_of
+    chunks: np.ndarray  # of CHUNK_TYPE, see chunks_of
     starts: np.ndarray
     places: np.ndarray  # (kinds, tensors); of a state that is not there, those of the parameters
     present: int  # bit k: there is a state k
@@ -45,14 +46,15 @@ def tables(rows, sizes, like):
     """Tables from rows of arrays' ids, those of the parameters first; a row of a state that is not there is empty."""
     places = np.array([row or rows[0] for row in rows], np.int64) + HEAD
     present = sum(1 << k for k, row in enumerate(rows[2:]) if row)
-    return Tables(*chunks_of(sizes, CHUNK), places, present, LIKE[like.dtype])
+    chunks, starts = chunks_of(sizes, CHUNK)
+    return Tables(chunks.view(CHUNK_TYPE)[:, 0], starts, places, present, LIKE[like.dtype])
 
 
 @jit
 def part(places, kind, chunk, start, count, like):
     """So many elements of a chunk in the array of this kind, from one on."""
-    address = array_at(places[kind, chunk[0]], 1, places[kind])[0]
-    return array_at(address + (chunk[1] + start) * like.itemsize, count, like)
+    address = array_at(places[kind, chunk.array], 1, places[kind])[0]
+    return array_at(address + (chunk.first + start) * like.itemsize, count, like)
 
 
 # ---- updates ---------------------------------------------------------------------------------------------------------
@@ -82,8 +84,8 @@ def walk(name):
         c = coefficients(hyper, -scale if hyper[MAXIMIZE] else scale)
         for k in range(ROOM):
             numbers[k] = c[k]
-        for start in range(0, chunk[2], RUN):
-            count = min(RUN, chunk[2] - start)
+        for start in range(0, chunk.count, RUN):
+            count = min(RUN, chunk.count - start)
             run(
                 part(places, 0, chunk, start, count, like),
                 part(places, 1, chunk, start, count, like),
@@ -152,7 +154,7 @@ def square_chunks(team, chunks, places, partial, like):
     sums = stack_array(LANES, partial)
     for k in share(len(chunks), team):
         clear(sums)
-        add_squares(0, chunks[k, 2], part(places, 0, chunks[k], 0, chunks[k, 2], like), sums, 1.0)
+        add_squares(0, chunks[k].count, part(places, 0, chunks[k], 0, chunks[k].count, like), sums, 1.0)
         partial[k] = lane_total(sums)
 
 
@@ -184,7 +186,7 @@ def clip_factor(squares, max_norm, norm, factor, inverse, found_inf):
 def scale_chunks(team, chunks, places, factor, like):
     factor = like.dtype.type(factor)
     for k in share(len(chunks), team):
-        a = part(places, 0, chunks[k], 0, chunks[k, 2], like)
+        a = part(places, 0, chunks[k], 0, chunks[k].count, like)
         for n in range(a.size):
             a[n] *= factor
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..toolchain import add, clear, elements, flat, jit, share, shared, sum_rows
 from ..toolchain.emit import emitted
-from ..toolchain.pooling import LANES, each_tap, each_window, max_row, run_from, taps_inside, under_channels, windows_of
+from ..toolchain.pooling import LANES, WINDOWS, each_tap, each_window, max_row, run_from, taps_inside, under_channels
 
 PARTS = 64  # of the windows, at most, whose sums for the gradient of a bias are taken apart
 NOTHING = np.zeros((1, 0))
@@ -28,12 +28,12 @@ NOTHING = np.zeros((1, 0))
 def max_rows(team, x, windows, out, positions):
     image, line = x.shape[1] * x.shape[2] * x.shape[3], out.shape[2] * out.shape[3]
     for row in share(out.shape[0] * out.shape[1], team):
-        max_row(x, row // out.shape[1] * image, row % out.shape[1], row * line, windows, out, positions)
+        max_row(x, row // out.shape[1] * image, row % out.shape[1], row * line, windows[0], out, positions)
 
 
 @lru_cache(maxsize=1024)
 def _table(*sizes):
-    return windows_of(*sizes)
+    return np.array([sizes], WINDOWS)
 
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):

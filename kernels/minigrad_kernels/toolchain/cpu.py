@@ -87,7 +87,7 @@ def linker():
 
 # ---- threads -------------------------------------------------------------------------------------
 
-SMALL = 1 << 15  # elements; below it a second thread costs more than it brings
+SMALL = 1 << 16  # elements; below it a second thread costs more than it brings
 _threads = None  # chosen by set_threads; None: the default
 _team_lock = threading.RLock()  # Numba's workqueue layer aborts when two threads enter it at once
 _forked = False  # a team of threads does not survive a fork

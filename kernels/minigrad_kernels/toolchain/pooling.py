@@ -87,13 +87,11 @@ def max_windows(emit, x, corner, taps, steps, width, out, positions, at, run, co
 # ---- max pooling of images that lie in scratch memory, for product.py: the same steps as those of pool2d -------------
 
 
-def windows_of(kernel_size, stride, padding, dilation, size, made, channels):
-    """Windows over images of (height, width) pixels and so many channels, `made` of them in each: the numbers in this
-    order."""
-    return np.array([*kernel_size, *stride, *padding, *dilation, *size, *made, channels], np.int64)
-
-
-NO_WINDOWS = np.zeros(0, np.int64)
+PAIR = np.int64, 2  # vertical and horizontal
+WINDOWS = np.dtype(  # over images of `size` pixels and so many channels, `made` of them in each
+    [*((name, *PAIR) for name in ("taps", "stride", "padding", "dilation", "size", "made")), ("channels", np.int64)]
+)
+NO_WINDOWS = np.zeros(0, WINDOWS)
 
 
 @jit
@@ -120,18 +118,20 @@ def run_from(j, count, size, taps, stride, padding, dilation, channels):
 @jit
 def max_row(x, image, i, at, windows, out, positions):
     """The windows of row i of the image that lies in x from `image` on; results from `at` on."""
-    height, width, channels = windows[8], windows[9], windows[12]
-    top = i * windows[2] - windows[4]
-    p0, p1 = taps_inside(top, height, windows[0], windows[6])
-    steps, j = (windows[6] * width * channels, windows[7] * channels), 0
-    while j < windows[11]:
-        left = j * windows[3] - windows[5]
-        q0, q1 = taps_inside(left, width, windows[1], windows[7])
-        corner, taps = image + (top * width + left) * channels, (p0, p1, q0, q1)
-        count = run_from(j, windows[11], width, windows[1], windows[3], windows[5], windows[7], channels)
-        run = count, windows[3] * channels, channels
+    taps, size, channels = windows.taps, windows.size, windows.channels
+    top, width = i * windows.stride[0] - windows.padding[0], size[1]
+    p0, p1 = taps_inside(top, size[0], taps[0], windows.dilation[0])
+    steps, j = (windows.dilation[0] * width * channels, windows.dilation[1] * channels), 0
+    while j < windows.made[1]:
+        left = j * windows.stride[1] - windows.padding[1]
+        q0, q1 = taps_inside(left, width, taps[1], windows.dilation[1])
+        corner, inside = image + (top * width + left) * channels, (p0, p1, q0, q1)
+        count = run_from(
+            j, windows.made[1], width, taps[1], windows.stride[1], windows.padding[1], windows.dilation[1], channels
+        )
+        run = count, windows.stride[1] * channels, channels
         for c in range(0, channels, LANES):
-            max_windows(x, corner + c, taps, steps, windows[1], out, positions, at + c, run, channels - c)
+            max_windows(x, corner + c, inside, steps, taps[1], out, positions, at + c, run, channels - c)
         j += count
         at += count * channels
 
@@ -139,8 +139,8 @@ def max_row(x, image, i, at, windows, out, positions):
 @jit
 def max_images(x, start, first, end, windows, out, positions):
     """Pool images first to end, of which the first lies in x from `start` on, into their places of out."""
-    size, row = windows[8] * windows[9] * windows[12], windows[11] * windows[12]
+    size, row = windows.size[0] * windows.size[1] * windows.channels, windows.made[1] * windows.channels
     for image in range(first, end):
-        for i in range(windows[10]):
-            at = (image * windows[10] + i) * row
+        for i in range(windows.made[0]):
+            at = (image * windows.made[0] + i) * row
             max_row(x, start + (image - first) * size, i, at, windows, out, positions)

@@ -24,7 +24,7 @@ GATHER, DOT, CHANNELS = 0, 1, 2
 TILE_STEPS, ACCUMULATE_STEPS = 6, 4  # of a sum, that cost as much as setting up a tile, and as adding to what is there
 WAIT = 4  # rows, in whose time a sum is ready for its next product: tiles of fewer are no faster
 NARROW = 0.6  # of what a step of two vectors costs, where there is one
-SHARED_WORK = 1 << 19  # multiplications; less is done sooner than a second thread wakes up
+SHARED_WORK = 1 << 21  # multiplications; less is done sooner than a second thread wakes up
 
 
 class Job(NamedTuple):
@@ -51,9 +51,7 @@ class Job(NamedTuple):
     b_column: int = 1  # from a column of B to the next; only a packed one may have another than 1
 
 
-FORM, COPIES, COPY_FROM, A_OFFSET, ROW, ROW_END, TAP, TAP_END = range(8)
-LENGTH, A_STEP, B_OFFSET, B_STEP, C_OFFSET, COLUMNS, BIAS_OFFSET, ACCUMULATE = range(8, 16)
-LAST, PACKED, B_COLUMN = range(16, 19)
+JOB = np.dtype([(name, np.int64) for name in Job._fields])  # from which kernels read it by name
 
 
 class Border(NamedTuple):
@@ -79,20 +77,21 @@ class Border(NamedTuple):
         return self.groups * self.full_rows * self.full_length
 
 
+BORDER = np.dtype([(name, np.int64) for name in Border._fields])
 NOTHING = Border()
 
 
 class Plan(NamedTuple):
-    """What `run` needs to know beside the arrays; all tables are int64."""
+    """What `run` needs to know beside the arrays; tables are of int64."""
 
     items: np.ndarray  # item i is jobs[items[i]:items[i + 1]]
-    jobs: np.ndarray
+    jobs: np.ndarray  # of JOB
     a_rows: np.ndarray
     c_rows: np.ndarray
     a_taps: np.ndarray
     b_taps: np.ndarray
     panel_taps: np.ndarray  # b_taps in a panel
-    border: np.ndarray
+    border: np.ndarray  # one BORDER
     bounds: np.ndarray  # item i makes images bounds[i] to bounds[i + 1] of C; empty where it makes other parts
     images: int  # elements of scratch memory for each thread; 0 where A is read in place
     panel: int  # elements of scratch memory for each thread, behind the images
@@ -106,21 +105,19 @@ def make_plan(work, itemsize, items, rows, taps, border=NOTHING, images=0, bound
     Items are lists of jobs, rows and taps the tables (a_rows, c_rows) and (a_taps, b_taps); border says how A is
     copied, and images how many lie in scratch memory at a time; bounds as in Plan.
     """
-    starts = np.cumsum([0, *(len(item) for item in items)])
-    jobs = np.array([job for item in items for job in item], np.int64).reshape(-1, len(Job._fields))
+    jobs = [job for item in items for job in item]
     panel_taps, panel = _panels(jobs, len(taps[0]), itemsize)
-    tables = [
-        np.ascontiguousarray(table, np.int64) for table in (starts, jobs, *rows, *taps, panel_taps, border, bounds)
-    ]
-    most = int(np.diff(tables[-1]).max(initial=0))
+    numbers = np.cumsum([0, *map(len, items)]), bounds, *rows, *taps, panel_taps
+    starts, bounds, *others = (np.ascontiguousarray(table, np.int64) for table in numbers)
+    tables = starts, np.array(jobs, JOB), *others, np.array([border], BORDER), bounds
+    most = int(np.diff(bounds).max(initial=0))
     return Plan(*tables, images * border.size, panel, most, work >= SHARED_WORK)
 
 
 def _panels(jobs, taps, itemsize):
     """Where the taps of packed jobs lie in a panel, and how many elements it needs."""
     width, places, largest = 2 * VECTOR_BYTES // itemsize, np.zeros(taps, np.int64), 0
-    kinds = jobs[jobs[:, PACKED] > 0][:, [TAP, TAP_END, LENGTH]]
-    for tap, tap_end, length in np.unique(kinds, axis=0):
+    for tap, tap_end, length in sorted({(job.tap, job.tap_end, job.length) for job in jobs if job.packed}):
         places[tap:tap_end] = np.arange(tap_end - tap) * length * width
         largest = max(largest, ((tap_end - tap) * length + width) * width)
     return places, int(largest)
@@ -183,23 +180,23 @@ def _clear(array, start, end):
 
 @jit
 def _copy_bordered(source, start, images, border, scratch, base):
-    rows, length, full = border[0], border[1], border[5]
+    rows, length, full = border.rows, border.row_length, border.full_length
     for image in range(images):
-        for group in range(border[6]):
-            outside = border[3] - group * border[7]  # of the group, before the first element of a row
+        for group in range(border.groups):
+            outside = border.left - group * border.step  # of the group, before the first element of a row
             first = max(0, outside)
-            here, there = start + image * rows * length + first - outside, base + border[2] * full + first
+            here, there = start + image * rows * length + first - outside, base + border.top * full + first
             copy_block(source, here, length, scratch, there, full, rows, min(length + outside, full) - first)
-            base += border[4] * full
+            base += border.full_rows * full
 
 
 @jit
 def _pack(b, b_offset, job, b_taps, columns, panel, place):
     """The columns of B from an offset on, for all taps of a job."""
-    rows = job[LENGTH] * (2 * VECTOR_BYTES // b.itemsize)
-    for tap in range(job[TAP], job[TAP_END]):
-        here = place + (tap - job[TAP]) * rows
-        pack(b, b_offset + b_taps[tap], job[B_STEP], job[B_COLUMN], job[LENGTH], columns, panel, here)
+    rows = job.length * (2 * VECTOR_BYTES // b.itemsize)
+    for tap in range(job.tap, job.tap_end):
+        here = place + (tap - job.tap) * rows
+        pack(b, b_offset + b_taps[tap], job.b_step, job.b_column, job.length, columns, panel, here)
 
 
 @jit
@@ -208,16 +205,16 @@ def _gather_product(
 ):  # fmt: skip
     """The tiles of a job: blocks of columns outside, so that a block of B stays in the nearest cache."""
     lanes = VECTOR_BYTES // a.itemsize
-    column, columns, end, rest = 0, job[COLUMNS], job[ROW_END], (job[ROW_END] - job[ROW]) % ROWS
-    tap, tap_end, length, a_step, accumulate = job[TAP], job[TAP_END], job[LENGTH], job[A_STEP], job[ACCUMULATE]
-    source, taps, b_step, packed, relu = b, b_taps, job[B_STEP], job[PACKED] > 0, relu * job[LAST]
+    column, columns, end, rest = 0, job.columns, job.row_end, (job.row_end - job.row) % ROWS
+    tap, tap_end, length, a_step, accumulate = job.tap, job.tap_end, job.length, job.a_step, job.accumulate
+    source, taps, b_step, packed, relu = b, b_taps, job.b_step, job.packed > 0, relu * job.last
     if packed:
         source, taps, b_step = panel, panel_taps, 2 * lanes
     while column < columns:
-        wide = columns - column > lanes and job[FORM] == GATHER
+        wide = columns - column > lanes and job.form == GATHER
         width = min(columns - column, 2 * lanes if wide else lanes)
-        b_offset = b_start + job[B_OFFSET] + column * job[B_COLUMN]
-        c_offset, bias_offset = c_start + job[C_OFFSET] + column, job[BIAS_OFFSET] + column
+        b_offset = b_start + job.b_offset + column * job.b_column
+        c_offset, bias_offset = c_start + job.c_offset + column, job.bias_offset + column
         if packed:
             _pack(b, b_offset, job, b_taps, width, panel, place)
             b_offset = place - panel_taps[tap]
@@ -226,10 +223,10 @@ def _gather_product(
             end, bias, bias_offset, source, a_taps, taps, b_offset, tap, tap_end, length, a_step, b_step, width,
             accumulate, relu,
         )  # fmt: skip
-        for row in range(job[ROW], whole, ROWS):
+        for row in range(job.row, whole, ROWS):
             if wide:
                 wide_tile(a, a_rows, start, c, c_rows, c_offset, row, *after)
-            elif job[FORM] == CHANNELS:
+            elif job.form == CHANNELS:
                 channel_tile(a, a_rows, start + column, c, c_rows, c_offset, row, *after)
             else:
                 narrow_tile(a, a_rows, start, c, c_rows, c_offset, row, *after)
@@ -240,23 +237,24 @@ def _gather_product(
 
 @jit
 def _dot_product(a, start, b, bias, c, c_start, job, relu, a_rows, c_rows):
-    end, c_offset = job[ROW_END], c_start + job[C_OFFSET]
-    for column in range(0, job[COLUMNS], DOT_COLUMNS):
-        for row in range(job[ROW], end, DOT_ROWS):
+    end, c_offset = job.row_end, c_start + job.c_offset
+    for column in range(0, job.columns, DOT_COLUMNS):
+        for row in range(job.row, end, DOT_ROWS):
             dot_tile(
-                a, a_rows, start, c, c_rows, c_offset, row, end, bias, job[BIAS_OFFSET],
-                b, job[B_OFFSET], job[LENGTH], job[B_STEP], column, job[COLUMNS], job[ACCUMULATE], relu * job[LAST],
+                a, a_rows, start, c, c_rows, c_offset, row, end, bias, job.bias_offset,
+                b, job.b_offset, job.length, job.b_step, column, job.columns, job.accumulate, relu * job.last,
             )  # fmt: skip
 
 
 @shared
 def _run(
-    team, shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, border, bounds, images, panel, pooled,
+    team, shares, items, jobs, a_rows, c_rows, a_taps, b_taps, panel_taps, borders, bounds, images, panel, pooled,
     windows, relu, a, b, bias, c, positions, scratch,
 ):  # fmt: skip
+    border = borders[0]
     for own in share(shares, team):
         base = own * (images + panel + pooled + APART)
-        turned = border[8] > 0
+        turned = border.turned > 0
         inner = scratch if images > 0 else a
         source, other = (b, inner) if turned else (inner, b)
         target = scratch if pooled > 0 else c
@@ -265,13 +263,13 @@ def _run(
         for item in range(own * count // shares, (own + 1) * count // shares):
             made, start = base + images + panel, np.int64(0)
             if pooled > 0:  # the images of this item lie there
-                start = made - bounds[item] * (windows[8] * windows[9] * windows[12])
+                start = made - bounds[item] * (windows[0].size[0] * windows[0].size[1] * windows[0].channels)
             for number in range(items[item], items[item + 1]):
                 job = jobs[number]
-                if job[COPIES] > 0:
-                    _copy_bordered(a, job[COPY_FROM], job[COPIES], border, scratch, base)
-                offset = job[A_OFFSET] if turned or images == 0 else base + job[A_OFFSET]
-                if job[FORM] == DOT:
+                if job.copies > 0:
+                    _copy_bordered(a, job.copy_from, job.copies, border, scratch, base)
+                offset = job.a_offset if turned or images == 0 else base + job.a_offset
+                if job.form == DOT:
                     _dot_product(source, offset, other, bias, target, start, job, relu, a_rows, c_rows)
                 else:
                     copied = base if turned and images > 0 else 0
@@ -280,7 +278,7 @@ def _run(
                         panel_taps, scratch, base + images,
                     )  # fmt: skip
             if pooled > 0:
-                max_images(scratch, made, bounds[item], bounds[item + 1], windows, c, positions)
+                max_images(scratch, made, bounds[item], bounds[item + 1], windows[0], c, positions)
 
 
 def runner(plan, windows=NO_WINDOWS):
@@ -288,10 +286,10 @@ def runner(plan, windows=NO_WINDOWS):
 
         a, b, bias, relu, c, workspace, positions
 
-    A bias of size 0 is none; with relu, C is the positive part. With windows, a table of pooling.py, C is made in
+    A bias of size 0 is none; with relu, C is the positive part. With windows of pooling.py C is made in
     scratch memory, and c and positions receive its max pooling.
     """
-    pooled = plan.most * int(windows[8] * windows[9] * windows[12]) if windows.size else 0  # elements
+    pooled = plan.most * sum(int(one["size"].prod() * one["channels"]) for one in windows)  # elements
     shares, used = min(threads() if plan.shared else 1, plan.items.size - 1), plan.images + plan.panel + pooled
     size, tables = shares * (used + APART), (*plan[:-2], pooled, windows)
 
