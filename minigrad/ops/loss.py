@@ -12,7 +12,7 @@ import math
 import warnings
 
 from minigrad_kernels import softmax as kernels
-from minigrad_kernels.errors import KindError, ShapeError, StateError
+from minigrad_kernels.errors import KindError, ShapeError, StateError, SubscriptError
 
 from .. import device
 from ..anomaly import outside
@@ -312,7 +312,11 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     rows, classes = _rows(op, floating_of(op, "input", input), tensor_of(op, "target", target))
     used = _used(classes, integer_of(op, "ignore_index", ignore_index))
     there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
-    losses = where(used, -reshape(gather(rows, 1, there), -1), 0.0)
+    try:
+        losses = where(used, -reshape(gather(rows, 1, there), -1), 0.0)
+    except SubscriptError as error:
+        count = rows.shape[1]
+        raise ShapeError(f"{op}: target has a class out of range, there are {count} (0..{count - 1})") from error
     weights = _weights(op, weight, rows, classes, used)
     return _reduced(op, reshape(losses * weights, _rest(input)), reduction, weights)
 
