@@ -18,10 +18,18 @@ import tables  # noqa: E402
 from results import table as reliability_table  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results"
-OF = {  # the code that figures are of, where it is not the whole library
+# The code that figures are of, as git names it, where it is not the whole library; ":!" leaves out.
+ASIDE = [":!minigrad/draw", ":!minigrad/report", ":!minigrad/profile", ":!minigrad/export.py", ":!minigrad/sheet.py"]
+ON_THE_CPU = [*ASIDE, *(f":!kernels/minigrad_kernels/{name}" for name in ("interpreter", "*/cuda*", "manifest.csv"))]
+TRAININGS = ["minigrad", "kernels", *ON_THE_CPU, ":!minigrad/parallel"]
+STEPS = [*TRAININGS, ":!minigrad/cli", ":!minigrad/checkpoint.py"]
+OF = {
+    **dict.fromkeys(("cpu", "ops"), STEPS),
+    **dict.fromkeys(("accuracy", "curves", "precision"), TRAININGS),
+    "parallel": ["minigrad", "kernels", *ON_THE_CPU, ":!minigrad/cli"],
     "fuzz": ["minigrad/checkpoint.py", "minigrad/data", "minigrad/cli", "kernels/minigrad_kernels/interpreter"],
     "kills": ["minigrad/checkpoint.py", "minigrad/cli", "minigrad/train", "minigrad/parallel"],
-    "launches": ["kernels"],
+    "launches": ["kernels", ":!kernels/minigrad_kernels/interpreter", ":!kernels/*/cpu*"],
 }
 
 
@@ -56,7 +64,8 @@ def summary():
 
 def figures():
     """All tables."""
-    lines = [*tables.accuracy_table(stored("accuracy")), *tables.cpu_tables(stored("cpu"))]
+    lines = [*tables.accuracy_table(stored("accuracy")), *tables.curves_tables(stored("curves"))]
+    lines += tables.cpu_tables(stored("cpu"))
     lines += [*tables.parallel_table(stored("parallel")), *tables.ops_tables(stored("ops"))]
     for results in measured_gpus():
         lines += tables.gpu_tables(results)

@@ -166,6 +166,26 @@ def memory_table(part):
     return titled(words, part["machine"], rows, columns, reasons(rows))
 
 
+def curves_tables(results):
+    """Tables of whole trainings, {data: part}, with the picture of CIFAR-10."""
+    lines, titles = [], {"mnist": "MNIST", "cifar10": "CIFAR-10"}
+    for data, part in results.items():
+        rows = part["rows"]
+        first, seeds, epochs = rows[0], len(rows[0]["curves"]), len(rows[0]["curves"][0])
+        columns = {"network": "network", "library": "contender", "test accuracy, %": "accuracy"}
+        columns |= {"of it in the last 3 epochs": "rise", "seconds": "seconds"}
+        if first["target"]:
+            columns[f"seconds to {100 * first['target']:g} %"] = "to_target"
+        words = (
+            f"{titles[data]}, {epochs} epochs by `{first['command']}` and by PyTorch, tuned and with channels last, on "
+            f"the same batches with the same rates; medians over {seeds} seed{'s' * (seeds > 1)}; seconds of training, "
+            "without the first update and evaluations"
+        )
+        picture = ["", "![Loss and test accuracy over minutes](../pictures/cifar10.png)"] * (data == "cifar10")
+        lines += titled(words, part["machine"], rows, columns, picture)
+    return lines
+
+
 def parallel_table(results):
     milliseconds = lambda name: lambda row: round(row["ms"][name], 2)
     columns = {"network": "model", "batch": "batch_size", "ranks": "ranks", "one process": milliseconds("one")}

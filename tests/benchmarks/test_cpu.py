@@ -9,7 +9,7 @@ import pytest
 
 from minigrad import Tensor, models, nn, no_grad
 
-from . import cpu, precision, tasks
+from . import cpu, curves, precision, tasks
 
 FOLDER = Path(cpu.__file__).parent
 
@@ -69,3 +69,17 @@ def test_the_commands_run(command):
     script, *words = command.split()
     done = subprocess.run([sys.executable, FOLDER / script, *words], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and all(words in done.stdout for words in QUICK[command]), done
+
+
+@pytest.mark.deep
+def test_a_whole_training_beside_pytorch(monkeypatch):
+    pytest.importorskip("torch")
+    command = "train --data digits --model lenet --limit 96 --batch-size 32 --epochs 2"
+    monkeypatch.setitem(curves.JOBS, "digits", (("lenet",), command, 1, 0.01))
+    rows = curves.measured("digits", ".")
+    assert [row["contender"] for row in rows] == ["minigrad", "PyTorch"]
+    for row in rows:
+        ((first, last),) = row["curves"]
+        assert 0 < first["seconds"] < last["seconds"] == pytest.approx(row["seconds"], abs=0.06)
+        assert last["loss"] < first["loss"] and 0 < row["to_target"] <= row["seconds"] + 0.06
+        assert row["accuracy"] == pytest.approx(100 * last["accuracy"], abs=0.01)
