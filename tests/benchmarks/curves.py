@@ -8,6 +8,7 @@ and seconds after each epoch in results/curves.json, and draws the picture of fi
 
 import argparse
 import json
+import math
 import os
 import re
 import subprocess
@@ -19,7 +20,6 @@ from pathlib import Path
 from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
-from accuracy import JOBS as COMMANDS  # noqa: E402
 from accuracy import trained  # noqa: E402
 from engines import ENGINES  # noqa: E402
 from machine import versions  # noqa: E402
@@ -33,7 +33,7 @@ from minigrad.cli.training import Training  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "curves.json"
 PICTURE = Path(__file__).resolve().parents[2] / "examples" / "pictures" / "cifar10.png"
-MNIST = COMMANDS["MNIST, augmented"]
+MNIST = "train --data mnist --data-dir FOLDER --model keras-cnn --schedule onecycle --augment"
 JOBS = {  # data: networks, the command, seeds, and the test accuracy to which seconds are told
     "mnist": (("keras-cnn", "lenet", "mnist-net"), MNIST, 3, 0.985),
     "cifar10": (("resnet",), "train --data cifar10 --data-dir FOLDER --epochs 20", 1, None),
@@ -122,14 +122,18 @@ def measured(data, folder):
 
 def summary(curves, target):
     """Medians over seeds: accuracy at the end, its rise in the last epochs, seconds in all and to the target."""
-    reached = [next((row["seconds"] for row in curve if row["accuracy"] >= target), None) for curve in curves if target]
+    reached = [
+        next((row["seconds"] for row in curve if row["accuracy"] >= target), math.inf) for curve in curves if target
+    ]
     found = {"accuracy": round(100 * median(curve[-1]["accuracy"] for curve in curves), 2)}
     rises = [curve[-1]["accuracy"] - curve[-1 - min(LEVEL, len(curve) - 1)]["accuracy"] for curve in curves]
     found |= {
         "rise": round(100 * median(rises), 2),
         "seconds": round(median(curve[-1]["seconds"] for curve in curves), 1),
     }
-    return found | ({"to_target": None if None in reached else median(reached)} if target else {})
+    if target:
+        found["to_target"] = round(median(reached), 2) if median(reached) < math.inf else None
+    return found
 
 
 def drawn(rows):

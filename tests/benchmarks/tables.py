@@ -173,13 +173,14 @@ def curves_tables(results):
         rows = part["rows"]
         first, seeds, epochs = rows[0], len(rows[0]["curves"]), len(rows[0]["curves"][0])
         columns = {"network": "network", "library": "contender", "test accuracy, %": "accuracy"}
-        columns |= {"of it in the last 3 epochs": "rise", "seconds": "seconds"}
+        columns |= {"points won in the last 3 epochs": "rise", "seconds": "seconds"}
         if first["target"]:
             columns[f"seconds to {100 * first['target']:g} %"] = "to_target"
+        command = first["command"].replace(first["network"], "NETWORK")
+        drawn = "one seed" if seeds == 1 else f"medians over {seeds} seeds"
         words = (
-            f"{titles[data]}, {epochs} epochs by `{first['command']}` and by PyTorch, tuned and with channels last, on "
-            f"the same batches with the same rates; medians over {seeds} seed{'s' * (seeds > 1)}; seconds of training, "
-            "without the first update and evaluations"
+            f"{titles[data]}, {epochs} epochs by `{command}` and by PyTorch, tuned and with channels last, on the same "
+            f"batches with the same rates, {drawn}; seconds of training, without the first update and evaluations"
         )
         picture = ["", "![Loss and test accuracy over minutes](../pictures/cifar10.png)"] * (data == "cifar10")
         lines += titled(words, part["machine"], rows, columns, picture)
