@@ -71,7 +71,9 @@ def by_torch(words):
     engine = ENGINES["torch nhwc"](os.cpu_count())
     settings, _ = Settings.of(commands().parse_args(words))
     plan = Training(None, settings, parallel.init())  # for its batches and rates; its network is not used
-    torch, network = engine.library, engine.model(named(settings.model))
+    torch = engine.library
+    torch.manual_seed(settings.seed)
+    network = engine.model(named(settings.model))
     rule, options = RULES[settings.optimizer]
     options = {"lr": settings.lr, "weight_decay": settings.weight_decay, "fused": True, **options}
     optimizer, schedule = getattr(torch.optim, rule)(network.parameters(), **options), plan.how["schedule"]
