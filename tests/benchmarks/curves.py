@@ -24,6 +24,7 @@ from accuracy import trained  # noqa: E402
 from engines import ENGINES  # noqa: E402
 from machine import versions  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
+from tables import LEVEL  # noqa: E402
 from tasks import named, training_step  # noqa: E402
 
 from minigrad import draw, parallel  # noqa: E402
@@ -39,7 +40,6 @@ JOBS = {  # data: networks, the command, seeds, and the test accuracy to which s
     "cifar10": (("resnet",), "train --data cifar10 --data-dir FOLDER --epochs 20", 1, None),
 }
 RULES = {"adam": ("Adam", {}), "sgd": ("SGD", {"momentum": 0.9, "nesterov": True})}  # as the command line has them
-LEVEL = 3  # epochs, over whose test accuracy one looks whether it still rises
 
 
 def ours(words, folder):
@@ -50,7 +50,7 @@ def ours(words, folder):
     rows, seconds, images = [], 0.0, int(re.search(r"(\d+) training", said)[1])
     for row in map(json.loads, lines):
         seconds += images / row["images_per_second"]
-        rows.append({"seconds": round(seconds, 2), "loss": row["loss"], "accuracy": row["test_accuracy"]})
+        rows.append({"seconds": round(seconds, 3), "loss": row["loss"], "accuracy": row["test_accuracy"]})
     return rows
 
 
@@ -96,7 +96,7 @@ def by_torch(words):
         with torch.no_grad():
             right = sum((network(x).argmax(1) == y).sum().item() for x, y in map(taken, plan.test))
         accuracy = right / len(plan.test.dataset)
-        rows.append({"seconds": round(seconds, 2), "loss": total / images, "accuracy": accuracy})
+        rows.append({"seconds": round(seconds, 3), "loss": total / images, "accuracy": accuracy})
         print(f"  PyTorch {len(rows)}: {rows[-1]}", file=sys.stderr, flush=True)
     print(json.dumps(rows))
 
@@ -139,12 +139,12 @@ def summary(curves, target):
 
 
 def drawn(rows):
-    """The picture: loss and test accuracy of CIFAR-10 over the minutes of training."""
+    """The picture: loss and test accuracy over the minutes of training, one curve a row."""
     figure = Figure(figsize=(10, 4), layout="constrained")
     for axes, (name, label) in zip(
         figure.subplots(1, 2), (("loss", "training loss"), ("accuracy", "test accuracy")), strict=True
     ):
-        for row in (row for row in rows if row["data"] == "cifar10"):
+        for row in rows:
             (curve,) = row["curves"]
             axes.plot(
                 [one["seconds"] / 60 for one in curve], [one[name] for one in curve], ".-", label=row["contender"]

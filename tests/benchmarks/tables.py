@@ -166,6 +166,9 @@ def memory_table(part):
     return titled(words, part["machine"], rows, columns, reasons(rows))
 
 
+LEVEL = 3  # last epochs of a training, over which its accuracy shows whether it still rises
+
+
 def curves_tables(results):
     """Tables of whole trainings, {data: part}, with the picture of CIFAR-10."""
     lines, titles = [], {"mnist": "MNIST", "cifar10": "CIFAR-10"}
@@ -173,7 +176,7 @@ def curves_tables(results):
         rows = part["rows"]
         first, seeds, epochs = rows[0], len(rows[0]["curves"]), len(rows[0]["curves"][0])
         columns = {"network": "network", "library": "contender", "test accuracy, %": "accuracy"}
-        columns |= {"points won in the last 3 epochs": "rise", "seconds": "seconds"}
+        columns |= {f"points won in the last {LEVEL} epochs": "rise", "seconds": "seconds"}
         if first["target"]:
             columns[f"seconds to {100 * first['target']:g} %"] = "to_target"
         command = first["command"].replace(first["network"], "NETWORK")
