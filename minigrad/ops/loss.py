@@ -24,7 +24,8 @@ from .autocast import composed
 from .conversions import typed
 from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, square, where
 from .reduce import mean, norm, sum
-from .shape import expand, gather, movedim, reshape, unsqueeze
+from .shape import expand, movedim, reshape, unsqueeze
+from .shape.select import pick, put, within
 from .softmax import log_softmax, softmax
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "cross_entropy"]
@@ -310,15 +311,35 @@ def nll_loss(input, target, weight=None, *, ignore_index=-100, reduction="mean")
     """
     op = "nll_loss"
     rows, classes = _rows(op, floating_of(op, "input", input), tensor_of(op, "target", target))
-    used = _used(classes, integer_of(op, "ignore_index", ignore_index))
-    there = Tensor.made((classes.array * used.array)[:, None], version=classes.version)
+    used, (count, number) = _used(classes, integer_of(op, "ignore_index", ignore_index)), rows.shape
     try:
-        losses = where(used, -reshape(gather(rows, 1, there), -1), 0.0)
+        classes = within(op, Tensor.made(classes.array * used.array, version=classes.version), number)
     except SubscriptError as error:
-        count = rows.shape[1]
-        raise ShapeError(f"{op}: target has a class out of range, there are {count} (0..{count - 1})") from error
+        raise ShapeError(f"{op}: target has a class out of range, there are {number} (0..{number - 1})") from error
+    places = Tensor.made(device.arange(count, rows.array) * number + classes.array, version=classes.version)
     weights = _weights(op, weight, rows, classes, used)
-    return _reduced(op, reshape(losses * weights, _rest(input)), reduction, weights)
+    losses = _nll(rows, places, used, weights)
+    return _reduced(op, reshape(losses, _rest(input)), reduction, weights)
+
+
+@primitive(fixed=("places", "used", "weights"))
+def _nll(input, places, used, weights):
+    """-weights times the elements at these places in C order; 0 where they are not used."""
+    return _used_times(pick.forward(device.contiguous(input).reshape(-1), places, 0), used, weights)
+
+
+@primitive(fixed=("places", "used", "weights"))
+def _nll_grad(grad, places, used, weights, shape):
+    """The gradient of _nll, its adjoint: -weights times grad in zeros of this shape."""
+    return put.forward(_used_times(grad, used, weights), places, 0, (math.prod(shape),)).reshape(shape)
+
+
+def _used_times(values, used, weights):
+    return device.select(used, elementwise("mul", elementwise("neg", values), weights), 0.0)
+
+
+_nll.grads(input=lambda g, input_shape, places, used, weights: _nll_grad(g, places, used, weights, input_shape))
+_nll_grad.grads(grad=lambda g, places, used, weights: _nll(g, places, used, weights))
 
 
 @composed

@@ -56,6 +56,27 @@ def test_to_gives_the_tensor_itself_or_a_copy():
     assert not x.to("bool").to("float64").requires_grad and x.to("float16").requires_grad
 
 
+def test_large_arrays_meet_numbers_as_small_ones_do():
+    edges = [np.nan, -np.inf, -2.0, -0.5, 0.0, 0.5, 3.0, np.inf]
+    x = np.resize(np.array(edges, np.float32), 9000)  # NumPy's clip limits it, maximum and minimum small ones
+    for number in (*edges, -1, 2):
+        for op, exact in ((ops.maximum, np.maximum), (ops.minimum, np.minimum)):
+            np.testing.assert_array_equal(op(Tensor(x), number).array, exact(x, np.float32(number)))
+        for where, wanted in ((x > 0, np.where(x > 0, x, number)), (x <= 0, np.where(x <= 0, x, number))):
+            np.testing.assert_array_equal(ops.where(Tensor(where), Tensor(x), number).array, wanted)
+    assert np.signbit(ops.where(Tensor(x < 0), Tensor(x), -0.0).array[4])  # 0 has a sign
+
+
+def test_whole_powers():
+    x = np.array([-2.5, -0.7, 0.0, 1.1, 300.0], np.float32)
+    for dtype, places in (("float32", 5e-7), ("float16", 5e-4), ("bfloat16", 4e-3)):
+        rounded = Tensor(x[:4]).to(dtype)  # numbers of 16 bits round once, at the end
+        for exponent in (*range(1, 10), 4.0):
+            exact = rounded.to("float64").numpy() ** exponent
+            np.testing.assert_allclose((rounded**exponent).to("float64").numpy(), exact, rtol=places, atol=1e-7)
+    assert (Tensor(x) ** 1).array is not x and np.isinf((Tensor(x).to("float16") ** 3).array[4])
+
+
 # ---- reductions ------------------------------------------------------------------------------------------------------
 
 REDUCED = {  # of arrays large enough for kernels: how they lie, and the axes

@@ -184,11 +184,13 @@ def softplus(input, beta=1, threshold=20):
     """
     beta, threshold = (float_of("softplus", n, v) for n, v in (("beta", beta), ("threshold", threshold)))
     input = floats_of("softplus", "input", input)
-    scaled = elementwise("mul", input, beta)
+    scaled = input if beta == 1 else elementwise("mul", input, beta)
     small = elementwise("abs", scaled)  # e^-|y| does not overflow, and ln(1 + e^y) = max(y, 0) + ln(1 + e^-|y|)
     small = elementwise("exp", elementwise("neg", small, out=small), out=small)
     soft = elementwise("add", elementwise("log1p", small, out=small), elementwise("maximum", scaled, 0.0), out=small)
-    soft = elementwise("div", soft, beta, out=soft)
+    soft = soft if beta == 1 else elementwise("div", soft, beta, out=soft)
+    if threshold == math.inf:
+        return soft
     return device.select(elementwise("gt", scaled, threshold), input, soft)
 
 

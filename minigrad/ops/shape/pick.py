@@ -10,6 +10,8 @@ Source  Knuth 1998, "The Art of Computer Programming", volume 3, section 5.2.4, 
 import math
 from collections import namedtuple
 
+from numpy import ndarray
+
 from minigrad_kernels.errors import KindError, ShapeError
 
 from ... import device
@@ -40,9 +42,11 @@ def _places(op, input, dim, index):
         raise ShapeError(
             f"{op}: index has shape {index.shape}, input {input.shape}; wanted no more but along dim {dim}"
         )
-    numbers = device.arange(math.prod(shape), input.array).reshape(shape)  # of the elements, in C order
-    numbers = numbers[tuple([slice(None if i == axis else m) for i, m in enumerate(sizes)])]
-    places = array_module(numbers).take_along_axis(numbers, within(op, index, shape[axis]).array.reshape(sizes), axis)
+    steps = [math.prod(shape[i + 1 :]) for i in range(len(shape))]  # from one element to the next, in C order
+    places = within(op, index, shape[axis]).array.reshape(sizes) * steps[axis]
+    for i, m in enumerate(sizes):
+        if i != axis and m > 1:
+            places += device.arange(m, input.array).reshape(-1, *(1,) * (len(sizes) - i - 1)) * steps[i]
     return Tensor.made(places.reshape(index.shape), version=index.version)
 
 
@@ -201,9 +205,18 @@ def _indices(x, axis, descending, count):
         return device.zeros((), "int64", like=x)
     values = device.cast(x, "float32") if device.is_half(x.dtype) else x  # NaN comes last, but in bfloat16
     rows = values.swapaxes(axis, -1)
-    indices = (rows[..., ::-1] if descending else rows).argsort(-1, kind="stable")
+    rows = rows[..., ::-1] if descending else rows
+    indices = _order_of_unequals(rows) if type(rows) is ndarray and rows.dtype.kind == "f" else None
+    indices = rows.argsort(-1, kind="stable") if indices is None else indices
     indices = x.shape[axis] - 1 - indices[..., ::-1] if descending else indices
     return device.contiguous(indices[..., :count].swapaxes(axis, -1))
+
+
+def _order_of_unequals(rows):
+    """The indices by a faster sort, which does not keep the order of equals; None if there are equals or NaN."""
+    indices = rows.argsort(-1)
+    ordered = array_module(rows).take_along_axis(rows, indices, -1)
+    return indices if (ordered[..., :-1] < ordered[..., 1:]).all() else None
 
 
 def argsort(input, dim=-1, descending=False, *, stable=False):
