@@ -21,7 +21,7 @@ from ..core.primitive import primitive
 from ..core.tensor import Tensor, check_vectors, floating_of, tensor_of
 from ..device import elementwise
 from .autocast import composed
-from .conversions import typed
+from .conversions import typed, widened
 from .elementwise import abs, clamp, exp, log, log1p, minimum, softplus, sqrt, square, where
 from .reduce import mean, norm, sum
 from .shape import expand, movedim, reshape, unsqueeze
@@ -70,10 +70,15 @@ def _of_difference(op, losses, input, target, reduction):
     return _reduced(op, losses(input - target), reduction)
 
 
-def _huber(d, delta):
-    """d^2 / 2 up to |d| = delta, beyond it the tangent: (d - c / 2) c for c = d limited to +-delta."""
-    limited = clamp(d, -delta, delta)
-    return (d - limited / 2) * limited
+@primitive(fixed=("delta",))
+@widened
+def _huber(input, delta):
+    """d^2 / 2 up to |d| = delta, beyond it the tangent: (d - c / 2) c for c = d limited to +-delta, the slope."""
+    limited = clamp.forward(input, -delta, delta)
+    return elementwise("mul", elementwise("sub", input, elementwise("mul", limited, 0.5)), limited, out=limited)
+
+
+_huber.grads(input=lambda g, input, delta: g * clamp(input, -delta, delta))
 
 
 @composed

@@ -139,7 +139,9 @@ def _whole_power(x, exponent):
 
 def _dinput_of_pow(g, input, exponent):
     if isinstance(exponent, int | float):
-        return g * (exponent * input ** (exponent - 1)) if exponent else no_slope(g)
+        if not exponent:
+            return no_slope(g)
+        return g * (exponent * (input if exponent == 2 else input ** (exponent - 1)))
     exponent = _as_tensor(exponent).to(g.dtype)  # from bools and unsigned integers 1 cannot be subtracted
     return where(exponent == 0, 0.0, g * (exponent * input ** (exponent - 1)))
 
