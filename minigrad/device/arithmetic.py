@@ -50,7 +50,9 @@ def elementwise(op, *values, out=None, named=None):
                 _in_memory_order(there.module, ufunc, out, values)
                 return out
             if op in _LIMITS and type(values[1]) in _NUMBERS and out is not None:
-                return np.clip(first, *_LIMITS[op](values[1]), out=out)  # with a number a quarter of the ufunc's time
+                return np.clip(
+                    values[0], *_LIMITS[op](values[1]), out=out
+                )  # with a number a quarter of the ufunc's time
             return np.asarray(ufunc(*values, out=out))
     except (ValueError, TypeError) as error:
         broadcast_shapes(named or op, *filter(is_array, values))
@@ -72,9 +74,9 @@ def _in_memory_order(module, ufunc, out, values):
 # Ops whose ufunc has another name, ops that refuse an integer 0, and ops that refuse bools.
 _UFUNCS = {"sub": "subtract", "mul": "multiply", "div": "true_divide", "neg": "negative", "pow": "power"}
 _UFUNCS |= {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
-_LIMITS = {"maximum": lambda low: (low, math.inf), "minimum": lambda high: (-math.inf, high)}
 _DIVISIONS = frozenset(("floor_divide", "remainder"))
 _UNLIKE_BOOLS = frozenset("abs neg pow sub".split()) | _DIVISIONS
+_LIMITS = {"maximum": lambda low: (low, math.inf), "minimum": lambda high: (-math.inf, high)}  # as clip takes them
 
 
 @functools.cache

@@ -116,20 +116,22 @@ def pow(input, exponent):
     Types   not both bool; no negative powers of integers
     """
     cheap = type(exponent) in (int, float) and device.is_array(input) and device.is_floating(input.dtype)
-    if cheap and exponent in (_BY_PRODUCTS if type(input) is ndarray else (1, 2)):
+    if cheap and exponent in (1, 2):
+        return elementwise("mul", input, input if exponent == 2 else 1.0)  # far cheaper than a logarithm
+    if cheap and exponent in _BY_PRODUCTS and type(input) is ndarray:
         return _whole_power(input, int(exponent))
     if cheap and exponent in (0.5, -0.5):
         return (sqrt if exponent > 0 else rsqrt).forward(input)  # at -0 and -inf too what PyTorch gives
     return elementwise("pow", input, exponent)
 
 
-_BY_PRODUCTS = range(1, 9)  # larger exponents would round too often
+_BY_PRODUCTS = range(3, 9)  # larger exponents would round too often
 
 
 @widened
 def _whole_power(x, exponent):
     """x to a whole power by repeated squaring: NumPy's power takes 300 times as long where x < 0."""
-    out = elementwise("mul", x, 1.0) if exponent == 1 else x
+    out = x
     for bit in f"{exponent:b}"[1:]:
         out = elementwise("mul", out, out, out=None if out is x else out)
         if bit == "1":
