@@ -45,11 +45,16 @@ def measured_gpus():
 
 
 def summary():
-    """The README's figures: training steps on the CPU, MNIST, steps on a GPU beside PyTorch's."""
+    """The README's figures: training steps on the CPU, and MNIST."""
     best = max(stored("accuracy")["jobs"], key=lambda job: job["training_images"] * job["test_accuracy"])
     digits = f"{best['test_accuracy']} % of {best['test_images']:,} images of MNIST after training on"
     lines = tables.main_steps(stored("cpu")["steps"])
-    lines += [f"{digits} {best['training_images']:,} for {best['seconds']} s, compilation included.", ""]
+    return [*lines, f"{digits} {best['training_images']:,} for {best['seconds']} s, compilation included."]
+
+
+def summary_of_gpus():
+    """The README's figures of GPUs: captured training steps beside PyTorch's."""
+    lines = []
     for results in measured_gpus():
         part = results["parts"]["networks"]
         rows = [row for row in part["rows"] if row["precision"] == "float32"]
@@ -63,13 +68,10 @@ def summary():
 
 
 def figures():
-    """All tables."""
+    """All tables of the CPU."""
     lines = [*tables.accuracy_table(stored("accuracy")), *tables.curves_tables(stored("curves"))]
     lines += tables.cpu_tables(stored("cpu"))
-    lines += [*tables.parallel_table(stored("parallel")), *tables.ops_tables(stored("ops"))]
-    for results in measured_gpus():
-        lines += tables.gpu_tables(results)
-    return lines
+    return [*lines, *tables.parallel_table(stored("parallel")), *tables.ops_tables(stored("ops"))]
 
 
 def write(page, made, name="figures"):
@@ -104,7 +106,9 @@ def main():
         sys.exit(min(1, stale()))
     docs = ROOT / "examples" / "docs"
     write(ROOT / "README.md", summary())
+    write(ROOT / "README.md", summary_of_gpus(), "gpus")
     write(docs / "figures.md", figures())
+    write(docs / "figures.md", [line for results in measured_gpus() for line in tables.gpu_tables(results)], "gpus")
     write(docs / "training.md", tables.precision_table(stored("precision")))
     write(docs / "training.md", tables.table_of_types(), "table")
     write(docs / "training.md", reliability_table(), "reliability")
