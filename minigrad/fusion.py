@@ -123,7 +123,7 @@ class Waiting(Tensor):
 
     _data = property(lambda self: self.computed()._data, _take_array)
     target = property(lambda self: self.computed().target)
-    version = property(lambda self: self.computed().version)
+    version = property(lambda self: self.computed().version, lambda self, new: setattr(self.computed(), "version", new))
     dtype = property(lambda self: self.like.dtype)
     device = property(lambda self: device.device_of(self.like))
     ndim = property(lambda self: len(self.shape))

@@ -183,6 +183,15 @@ def test_what_changes_meanwhile_was_read_before():
     assert [one.array.tobytes() for one in kept] == [wanted.tobytes(), np.maximum(wanted, 0).tobytes()]
 
 
+def test_a_result_that_waits_may_get_other_data():
+    def function(x, w):
+        y = conv(x, w)
+        y.data = minigrad.ones(2, 3)
+        return relu(y - 0.5)
+
+    assert Called(function)(*(tensor.detach() for tensor in drawn(*IMAGES[:2]))).tolist() == [[0.5] * 3] * 2
+
+
 def test_nothing_is_kept_longer_than_needed():
     """The input of a result that was computed, the map before a pool; after an exception nothing waits."""
     x, w = (tensor.detach() for tensor in drawn(*IMAGES[:2]))
