@@ -23,7 +23,7 @@ PRECISIONS = "float32", "bfloat16", "float16"
 RESULTS = Path(__file__).parent / "results" / "precision.json"
 POINTS = 0.2  # of test accuracy, in percent
 JOBS = {  # name: (command, seeds)
-    "digits": ("train --data digits --epochs 10", 3),
+    "digits": ("train --data digits --epochs 10", 8),
     "MNIST": ("train --data mnist --data-dir FOLDER --model keras-cnn --epochs 3 --augment", 3),
     "CIFAR-10": ("train --data cifar10 --data-dir FOLDER --model lenet --epochs 4 --no-augment", 8),
 }
