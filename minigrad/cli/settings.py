@@ -25,7 +25,7 @@ SCHEDULES = {  # made of an optimiser, its highest rate, and the number of updat
 BY_DATA = {
     "digits": {"model": "digits-cnn"},
     "mnist": {"model": "keras-cnn", "epochs": 10, "batch_size": 64, "augment": False},
-    "cifar10": {"model": "resnet", "epochs": 30, "batch_size": 128},
+    "cifar10": {"model": "resnet", "batch_size": 128},
 }
 BY_MODEL = {"resnet": {"optimizer": "sgd", "lr": 0.1, "schedule": "onecycle", "weight_decay": 5e-4}}
 RATES = {"adam": 3e-3, "adamw": 3e-3, "rmsprop": 1e-3, "adagrad": 0.01, "sgd": 0.03}
@@ -88,7 +88,7 @@ class Settings:
     data_dir: str | None = _setting("the folder with the files", None, type=path("a folder"), metavar="FOLDER")
     model: str = _setting(NETWORKS, "lenet", type=model_named, metavar="NAME")
     size: int | None = _setting("height and width of the pictures of a folder; default 32", None, type=count)
-    epochs: int = _setting("passes over the training images", 20, type=count)
+    epochs: int = _setting("passes over the training images", 30, type=count)
     batch_size: int = _setting("images in a batch", 32, type=count)
     lr: float = _setting("the highest learning rate", RATES["adam"], type=positive)
     device: str = _setting("cpu, cuda, cuda:1, ..., or interpreter (slow, needs no GPU)", "cpu")

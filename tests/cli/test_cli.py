@@ -121,7 +121,7 @@ def test_help_is_one_screen_with_an_example_a_command(capsys, monkeypatch):
     text = " ".join(capsys.readouterr().out.split())
     places = [text.index(word) for word in ("minigrad train --data mnist", "--epochs N", "advanced options", "--clip")]
     assert places == sorted(places)
-    assert "passes over the training images; default 20, 10 (mnist), 30 (cifar10)" in text
+    assert "passes over the training images; default 30, 10 (mnist)" in text
     monkeypatch.setenv("_ARGCOMPLETE", "1")
     monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=lambda top: print(top.prog)))
     assert main(["--version"]) == 0
