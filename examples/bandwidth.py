@@ -6,7 +6,7 @@ Prints GB/s, 10^9 bytes a second, the best of seven copies of 256 MiB. A copy wi
 counts once. Without a GPU: the memory of the host alone.
 """
 
-import sys
+import argparse
 import time
 
 import numpy as np
@@ -73,4 +73,6 @@ def main(mebibytes=256):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("mebibytes", nargs="?", type=int, default=256)
+    main(parser.parse_args().mebibytes)

@@ -7,8 +7,8 @@ weight decay 5e-4, a rate that rises and falls once (OneCycleLR), images shifted
 decay shrinks the weights of convolutions and of the last layer, and leaves batch norm and biases alone.
 
 Expect hours on the cores of a laptop: the README's figures have the time of a step of 64 images, and an epoch of 50,000
-images is as long as 782 of them. --limit makes it shorter. The folder holds cifar-10-binary.tar.gz, which `minigrad train --data cifar10`
-downloads.
+images is as long as 782 of them. --limit makes it shorter. The folder holds cifar-10-binary.tar.gz, which
+`minigrad train --data cifar10` downloads.
 """
 
 import argparse

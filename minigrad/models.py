@@ -14,6 +14,7 @@ from minigrad_kernels.errors import ShapeError
 
 from . import nn, ops
 from .core.check import one_of
+from .train.checks import check_kind
 
 __all__ = ["MODELS", "Architecture", "architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp"]
 __all__ += ["mnist_net", "resnet18"]
@@ -158,10 +159,10 @@ def architecture(name):
 def build(name, shape, classes=10):
     """A new network by name, for images of shape (C, H, W), its parameters drawn from the default generator.
 
-    Errors  ValueError as architecture, and for a shape of another length; images so small that nothing is left of them
-            inside are refused by the layer where they vanish
+    Errors  ValueError as architecture, and for a shape of another length; TypeError where a function gives no Module;
+            images so small that nothing is left of them inside are refused by the layer where they vanish
     """
     found = architecture(name)
     if len(shape) != 3:
         raise ShapeError(f"build: shape is {shape}, want (C, H, W)")
-    return found.make(tuple(shape), classes)
+    return check_kind("build", f"the result of {name}", found.make(tuple(shape), classes), nn.Module)

@@ -72,7 +72,7 @@ def path(wanted, known=(), function=False):
 
 NETWORKS = f"one of {', '.join(models.MODELS)}, or FILE.py:FUNCTION"
 DATA = f"one of {', '.join(BY_DATA)}, or a folder of pictures, a subfolder a class"
-model_named = path(NETWORKS, models.MODELS, function=True)
+SHARDS = "parts of a batch, which ranks share; the result depends on it; default the number of ranks"
 
 
 def _setting(help, default=MISSING, **how):
@@ -86,7 +86,7 @@ class Settings:
 
     data: str = _setting(f"{DATA}; default mnist if on disk, else digits", type=path(DATA, BY_DATA), metavar="NAME")
     data_dir: str | None = _setting("the folder with the files", None, type=path("a folder"), metavar="FOLDER")
-    model: str = _setting(NETWORKS, "lenet", type=model_named, metavar="NAME")
+    model: str = _setting(NETWORKS, "lenet", type=path(NETWORKS, models.MODELS, True), metavar="NAME")
     size: int | None = _setting("height and width of the pictures of a folder; default 32", None, type=count)
     epochs: int = _setting("passes over the training images", 30, type=count)
     batch_size: int = _setting("images in a batch", 32, type=count)
@@ -103,7 +103,7 @@ class Settings:
     limit: int | None = _setting("use the first so many training and test images", None, type=count)
     split: str = _setting("digits: test on random images, or on other writers", "random", choices=("random", "writers"))
     seed: int = _setting("of weights, order, dropout and augmentation", 0, type=natural)
-    shards: int = _setting("parts of a batch, which ranks share; the result depends on it", 1, type=count)
+    shards: int = _setting(SHARDS, 1, type=count)
     zero: bool = _setting("divide the state of the optimiser among the ranks", False)
 
     shape: tuple = ()  # of an image, (C, H, W); this and the rest are the data's
@@ -209,10 +209,10 @@ def given_in(options):
 
 def options():
     """{option: what argparse takes} for the settings: left out they are None, and Settings.of says what they become."""
-    found, rows = {}, (BY_DATA | BY_MODEL).items()
+    found, rows = {}, ({name: {"lr": rate} for name, rate in RATES.items()} | BY_DATA | BY_MODEL).items()
     for one in filter(lambda one: "help" in one.metadata, fields(Settings)):
-        usual = [f"{one.default}"] if one.default not in (MISSING, None, False) else []
-        usual += [f"{row[one.name]} ({key})" for key, row in rows if one.name in row]
+        usual = [] if one.default in (MISSING, None, False) or one.name == "shards" else [f"{one.default}"]
+        usual += [f"{row[one.name]} ({key})" for key, row in rows if row.get(one.name, one.default) != one.default]
         help = "; ".join(filter(None, (one.metadata["help"], usual and f"default {', '.join(usual)}")))
         kind = {"action": argparse.BooleanOptionalAction} if one.type is bool else {}
         kind |= {"metavar": "N"} if "type" in one.metadata else {}

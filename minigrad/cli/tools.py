@@ -40,14 +40,7 @@ def run_math(options):
 
 
 def run_launch(options):
-    """Start ranks by mpiexec, and start them again when one fails; returns the exit code.
-
-    0    all ranks ended well, also after SIGTERM
-    1    a rank failed and no restarts were left
-    2    refused before any work, by the command itself or by a rank
-    130  as 0, after Ctrl-C; or the ranks did not leave in time
-    143  ranks did not leave in time after SIGTERM
-    """
+    """Start ranks by mpiexec, and start them again when one fails; the exit code: see `minigrad launch --help`."""
     if os.name != "posix":
         raise UsageError("launch: it needs process groups, which this system has not; start the ranks by mpiexec")
     from ..parallel.launch import Launch  # wants POSIX

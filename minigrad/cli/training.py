@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import shutil
 import signal
 import sys
 from dataclasses import asdict, replace
@@ -58,7 +59,7 @@ def _plan(options, ranks):
 
 
 def _train(options, world, folder, settings, number, said):
-    run, settings = Run(folder), Settings(**settings)
+    run, settings, new = Run(folder), Settings(**settings), not (os.path.exists(folder) and os.listdir(folder))
     settings.set_threads(options.threads)
     training = Training(run, settings, world, options.save_every)
     train, test, history = training.loader.dataset, training.test.dataset, training.history
@@ -81,6 +82,10 @@ def _train(options, world, folder, settings, number, said):
         except (NotFinite, checkpoint.CheckpointError) as error:
             safe = f"{run.folder / 'last'} holds step {training.saved}"
             raise StateError(f"{error}; {safe}; minigrad train --resume {run.argument} goes on there") from error
+        except Exception:
+            if new and not (world.rank or history.steps):  # with no step there is nothing to go on with
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         # The signal by which any rank was asked to end; 0 if none was.
         if stopped := max(world.all_gather_object(interruption.requested)):
             print(f"interrupted at step {history.steps}; go on with: minigrad train --resume {run.argument}")

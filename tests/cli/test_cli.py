@@ -106,6 +106,19 @@ def test_damaged_runs_are_refused(finished, capsys):
         assert message in capsys.readouterr().err
 
 
+HELP = {  # command: a part of its help that is true of it alone, or of a trained network
+    "evaluate": "--device DEVICE default that of the run",
+    "predict": "--device DEVICE default that of the run",
+    "export": "--device DEVICE default that of the run",
+    "report": "--device DEVICE default that of the run",
+    "info": "--device DEVICE the device that --check looks at; default cuda",
+    "kernels": "NAME how the names of kernels begin",
+    "math": "NAME the name of an op",
+    "profile": "default runs/DATE-TIME-profile-MODEL",
+    "launch": "143 after SIGTERM",
+}
+
+
 def test_help_is_one_screen_with_an_example_a_command(capsys, monkeypatch):
     """Each example is one that the parser takes; a shell may ask for completions."""
     assert main([]) == 2 and main(["--help"]) == 0
@@ -122,6 +135,12 @@ def test_help_is_one_screen_with_an_example_a_command(capsys, monkeypatch):
     places = [text.index(word) for word in ("minigrad train --data mnist", "--epochs N", "advanced options", "--clip")]
     assert places == sorted(places)
     assert "passes over the training images; default 30, 10 (mnist)" in text
+    assert "default 0.003, 0.001 (rmsprop), 0.01 (adagrad), 0.03 (sgd), 0.1 (resnet)" in text
+    assert "depends on it; default the number of ranks --zero" in text
+    for command, said in HELP.items():
+        assert main([command, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert said in text and ("--precision" in text) == (command in ("evaluate", "predict"))
     monkeypatch.setenv("_ARGCOMPLETE", "1")
     monkeypatch.setitem(sys.modules, "argcomplete", SimpleNamespace(autocomplete=lambda top: print(top.prog)))
     assert main(["--version"]) == 0

@@ -1,5 +1,8 @@
 """A network and pictures of one's own on the command line, and printed digits for one that learned handwriting."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -45,6 +48,30 @@ def test_a_folder_of_pictures_and_a_network_in_a_file(name, tmp_path, monkeypatc
         with pytest.raises(SystemExit) as caught:
             raise SystemExit(main(["train", *wrong]))
         assert caught.value.code == 2 and capsys.readouterr().err
+
+
+SPOILT = {  # what makes NETWORK wrong for digits: (what is in its place, the error)
+    "return Net()": ("Net()", r"build: the result of .*network.py:make is None, wanted an instance of Module"),
+    "nn.Flatten(), ": ("", "linear: "),
+}
+
+
+@pytest.mark.parametrize("text", SPOILT)
+def test_a_network_that_is_none_or_does_not_fit_its_data_leaves_no_run(text, tmp_path, monkeypatch, capsys):
+    """So the same command trains once the network is mended. What others put into the folder stays."""
+    monkeypatch.chdir(tmp_path)
+    spoilt, message = SPOILT[text]
+    good = NETWORK.replace("3 * 8 * 8, 2", "8 * 8, 10").replace("((3, 8, 8), 2)", "((1, 8, 8), 10)")
+    words = "train --data digits --model network.py:make --limit 64 --epochs 1 --no-report --out".split()
+    Path("network.py").write_text(good.replace(text, spoilt))
+    Path("used").mkdir()
+    Path("used/notes.txt").write_text("of another")
+    for folder in ("run", "used"):
+        assert main([*words, folder]) == 2
+        assert re.search(message, capsys.readouterr().err)
+    assert not Path("run").exists() and Path("used/notes.txt").exists()
+    Path("network.py").write_text(good)
+    assert main([*words, "run"]) == 0 and Path("run/result.json").exists()
 
 
 @pytest.mark.deep
