@@ -185,7 +185,7 @@ def _check_channels(op, ndim, input, weight, groups):
         seen = input.shape if batched else f"{input.shape}, taken as one {'image' if ndim == 2 else 'sequence'}"
         last = "; where channels come last, x.permute(0, 3, 1, 2) brings them to the front"
         hint = last if input.shape[3:] == (taken,) else ""
-        wanted = f"weight takes {taken} (shape {weight.shape}, groups {groups})"
+        wanted = f"weight takes {taken} (shape {weight.shape}, groups={groups})"
         raise ShapeError(f"{op}: input has {found} channels (shape {seen}), {wanted}{hint}") from None
 
 

@@ -39,7 +39,7 @@ GIVEN = [
         nn.Conv2d(1, 4, 3),
         x(2, 8, 8),
     ),
-    row(ValueError, r"conv1d: input has 2 .*\(2, 8\), taken as one sequence.*, groups 1", nn.Conv1d(1, 4, 3), x(2, 8)),
+    row(ValueError, r"conv1d: input has 2 .*\(2, 8\), taken as one sequence.*, groups=1", nn.Conv1d(1, 4, 3), x(2, 8)),
     row(ValueError, "use larger batches, drop_last=True in the loader", NORM, x(1, 4, 1, 1)),
 ]
 
