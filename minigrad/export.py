@@ -25,7 +25,7 @@ from .core.check import shape_of
 from .core.errors import KindError, MinigradError, ShapeError, StateError
 from .core.interceptors import Interceptor, proceed
 from .core.tensor import Tensor
-from .nn.module import evaluation
+from .nn.module import Module, evaluation
 from .ops import conv, conversions, normalization, pool, reduce
 from .ops.autocast import autocast
 from .ops.elementwise import activations, arithmetic, choices
@@ -69,6 +69,8 @@ def export_onnx(model, path, input_shape, *, dtype="float32", metadata=None):
     """
     from .checkpoint import write_atomic
 
+    if not isinstance(model, Module):
+        raise KindError(f"export_onnx: model is a {type(model).__name__}, wanted a Module")
     onnx = _onnx()
     shape, dtype = shape_of("export_onnx", "input_shape", (input_shape,)), device.element_type(dtype)
     graphs = [_written(model, (size, *shape[1:]), dtype) for size in BATCHES]
@@ -83,7 +85,7 @@ def _onnx():
     try:
         import onnx
     except ImportError as error:
-        hint = "pip install -e '.[export]', or pip install onnx"
+        hint = 'pip install -e ".[export]", or pip install onnx'
         raise ExportError(f"export_onnx: it needs the package onnx: {hint}") from error
     return onnx
 

@@ -45,13 +45,19 @@ def load(f, map_location="cpu", weights_only=True, mmap=None):
     weights_only, mmap  PyTorch's, without effect: nothing but data is ever read
     Errors  ValueError for a file that save did not write, or that is damaged
     """
+    from safetensors import SafetensorError
+
+    place = device.place(map_location or "cpu", "load").name
     content = f.read() if hasattr(f, "read") else Path(f).read_bytes()
     try:
-        if content[8:9] != b"{" and content[:1] in (b"P", b"\x80"):  # "{" follows the size of our header, any byte
+        # "{" follows the size of our header, whose first bytes may be any.
+        if content[8:9] != b"{" and content[:2] == b"PK" and b"data.pkl" not in content:
+            raise ValueError("it is a zip file; where numpy.savez wrote it, minigrad.load_weights reads it")
+        if content[8:9] != b"{" and content.startswith((b"PK", b"\x80")):
             hint = "in PyTorch, safetensors.torch.save_file(state_dict, file) writes what minigrad.load_weights reads"
             raise ValueError(f"it is a pickle, as torch.save writes it, and could run code; {hint}")
-        return _whole(checkpoint.unpacked(content)["saved"], map_location or "cpu")
-    except (LookupError, ValueError, TypeError) as error:
+        return _whole(checkpoint.unpacked(content)["saved"], place)
+    except (LookupError, ValueError, TypeError, SafetensorError) as error:
         raise FileError(f"load: {f} is no file of minigrad.save: {checkpoint.reason(error)}") from error
 
 

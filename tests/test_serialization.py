@@ -50,6 +50,13 @@ def test_what_cannot_be_saved_or_loaded_is_refused(tmp_path):
     file.write_bytes(file.read_bytes().replace(b"[1]", b"[2]"))
     with pytest.raises(ValueError, match=r"kept.pt is no file of minigrad.save: .* SHA-256"):
         minigrad.load(file)
+    for content in (b"", b"Print a text", b'{"a": 1}, {"b"', b"\x93NUMPY\x01\x00v\x00{'descr'", b"0" * 8 + b"{"):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match="kept.pt is no file of minigrad.save: "):
+            minigrad.load(file)
+    np.savez(archive := tmp_path / "weights.npz", weight=np.ones(2))
+    with pytest.raises(ValueError, match="weights.npz is no file .*a zip file; .* minigrad.load_weights reads it"):
+        minigrad.load(archive)
     file.write_bytes(pickle.dumps({}))
     with pytest.raises(ValueError, match="it is a pickle"):
         minigrad.load(file)

@@ -102,7 +102,9 @@ def flag_of(op, name, value):
 
 
 def function_of(op, name, value):
-    """The value, which can be called."""
+    """The value, which can be called and is no class."""
+    if isinstance(value, type):
+        raise KindError(f"{op}: {name} is the class {value.__name__}, wanted a function or {value.__name__}(...)")
     if not callable(value):
         raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted a function")
     return value

@@ -284,7 +284,8 @@ def _first_gradient(op, tensor, gradient):
         raise StateError(f"{op}: the Tensor has no history and does not require a gradient; {hint}")
     if gradient is None:
         if tensor.array.size != 1:
-            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; pass a gradient of that shape")
+            hint = "pass a gradient of that shape, or take .sum() or .mean() first"
+            raise StateError(f"{op}: an output of shape {tensor.shape} is no scalar; {hint}")
         return Tensor.made(device.full(tensor.shape, 1, tensor.dtype, like=tensor.array))
     if tensor_of(op, "gradient", gradient).shape != tensor.shape:
         raise ShapeError(f"{op}: gradient has shape {gradient.shape}, wanted the output's {tensor.shape}")

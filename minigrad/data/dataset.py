@@ -65,7 +65,8 @@ def random_generator(seed, *key):
 def _checked_images(images):
     images = np.asarray(images)
     if images.dtype != np.uint8:
-        raise KindError(f"Dataset: images are {images.dtype}, wanted uint8, pixels 0..255: (255 * x).astype('uint8')")
+        advice = "x.astype('uint8')" if images.dtype.kind in "iu" else "(255 * x).astype('uint8') if they are 0..1"
+        raise KindError(f"Dataset: images are {images.dtype}, wanted uint8, pixels 0..255: {advice}")
     if images.ndim != 4 or 0 in images.shape[1:]:
         raise ShapeError(f"Dataset: images have shape {images.shape}, wanted (N, C, H, W)")
     return np.ascontiguousarray(images.transpose(CHANNELS_LAST)).transpose(0, 3, 1, 2)

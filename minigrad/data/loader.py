@@ -16,11 +16,11 @@ from minigrad_kernels.errors import KindError, ShapeError, StateError
 from minigrad_kernels.layout import CHANNELS_LAST
 
 from .. import device as devices
-from ..core.check import function_of, integer_of
+from ..core.check import integer_of
 from ..core.tensor import Tensor
 from .dataset import Dataset, random_generator
 from .resident import resident
-from .transforms import rows_of
+from .transforms import rows_of, transform_of
 
 ORDER, BATCH = 0, 1  # the two kinds of random streams of an epoch
 PREFETCH = "minigrad-prefetch"
@@ -70,7 +70,7 @@ class Loader:
         self.batch_size = integer_of("Loader", "batch_size", batch_size, 1)
         self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
         self.seed = integer_of("Loader", "seed", seed, 0)
-        self.transform = None if transform is None else function_of("Loader", "transform", transform)
+        self.transform = None if transform is None else transform_of("Loader", "transform", transform)
         self.prefetch = integer_of("Loader", "prefetch", prefetch, 0)
         self.place = devices.place(device, "Loader")
         self._begin(0)

@@ -95,6 +95,6 @@ def _fetch(published, name, folder, download):
             pooch.retrieve(mirror + name, f"sha256:{published.files[name]}", name, folder, downloader=fetch)
             return
         except (OSError, ValueError) as error:  # no network, page or room; or another sha256 than published
-            reason = f"{mirror}: {' '.join(str(error).split())[:200]}"
-    hint = f"put the file there, name another folder by --data-dir or {ENVIRONMENT}, or use --data digits"
+            reason = f"{mirror}: {' '.join(str(error).split()[:40])}"
+    hint = f"put it there, name its folder (data_dir, --data-dir or {ENVIRONMENT}), or use data.digits(), --data digits"
     raise DataError(f"{published.name}: {folder / name} is not there, or not the published file ({reason}); {hint}")

@@ -5,6 +5,7 @@ and a numpy.random.Generator, and returns a new batch, lying channels last in me
 as it was. All randomness comes from the generator, so equal generators give equal bits.
 """
 
+import inspect
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,12 +176,22 @@ class Compose:
     transforms: tuple
 
     def __post_init__(self):
-        self.transforms = tuple(function_of("Compose", "a transform", one) for one in self.transforms)
+        self.transforms = tuple(transform_of("Compose", "a transform", one) for one in self.transforms)
 
     def __call__(self, images, generator):
         for transform in self.transforms:
             images = transform(images, generator)
         return images
+
+
+def transform_of(op, name, value):
+    """The value, which can be called as transform(images, generator)."""
+    if inspect.isfunction(function_of(op, name, value)):
+        try:
+            inspect.signature(value).bind("images", "generator")
+        except TypeError as error:
+            raise KindError(f"{op}: {name} is called with (images, generator): {error}") from None
+    return value
 
 
 def per_channel(op, name, values, count=None):

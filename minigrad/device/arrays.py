@@ -199,12 +199,12 @@ def _numbers(value):
     return array
 
 
-def element_type(dtype):
-    """A supported element type, by its NumPy type or its name."""
+def element_type(dtype, op="dtype", also=""):
+    """A supported element type, by its NumPy type or its name. op: who asks; also: what else it would take."""
     try:
         dtype = np.dtype("None" if dtype is None else dtype)  # NumPy takes None for float64
     except TypeError as error:
-        raise KindError(f"dtype: got {dtype!r}, wanted an element type such as 'float32'") from error
+        raise KindError(f"{op}: got {dtype!r}, wanted an element type such as 'float32'{also}") from error
     if (dtype.kind not in "buif" or dtype == np.longdouble) and dtype != bfloat16:
         raise KindError(f"Tensor: element type is {dtype}, wanted bool, integer or floating numbers")
     return dtype if dtype.isnative else dtype.newbyteorder("=")

@@ -40,6 +40,7 @@ from . import memory
 
 __all__ = [
     "CPU",
+    "DEVICES",
     "DeviceName",
     "common_place",
     "empty_cache",
@@ -52,6 +53,9 @@ __all__ = [
     "synchronize",
     "there",
 ]
+
+
+DEVICES = "'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'"  # in messages
 
 
 class DeviceName(str):
@@ -168,13 +172,13 @@ def place(name, op="to"):
     if name is CPU.name or (isinstance(name, str) and name == "cpu"):  # as nearly always
         return CPU
     if not is_device(name):
-        raise KindError(f"{op}: device is {name!r}, wanted 'cpu', 'cuda', 'cuda:0', 'cuda:1', ... or 'interpreter'")
+        raise KindError(f"{op}: device is {name!r}, wanted {DEVICES}")
     if name == "interpreter":
         return _interpreter()
     try:
         gpus = _cuda()
     except ImportError as error:
-        advice = "pip install 'minigrad-engine[cuda13]' (or [cuda12])"
+        advice = 'pip install -e ".[cuda13]" (or [cuda12])'
         raise StateError(f"{op}: device is {name!r}, but CuPy cannot be imported ({error}); {advice}") from error
     number = name.partition(":")[2]
     return gpus.place(int(number) if number else None)

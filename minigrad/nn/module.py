@@ -268,7 +268,7 @@ class Module:
             elif devices.is_device(target):
                 place = target
             elif target is not None:
-                kind = devices.element_type(target)
+                kind = devices.element_type(target, "to", f" or a device: {devices.DEVICES}")
         if kind is not None and not devices.is_floating(kind):
             raise KindError(f"to: dtype is {kind}, wanted a floating one for the parameters of a Module")
 

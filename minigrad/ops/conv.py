@@ -169,7 +169,24 @@ def _convolved(op, ndim, input, weight, bias, stride, padding, dilation, groups)
         images, padding = _named_padding(op, padding, images, stride, reach)
     else:
         padding = pair_of(op, "padding", padding, ndim, 0)
-    return as_given(conv2d_op(images, filters, bias, (stride, padding, dilation, groups)), input, ndim)
+    try:
+        out = conv2d_op(images, filters, bias, (stride, padding, dilation, groups))
+    except ShapeError:
+        _check_channels(op, ndim, input, weight, groups)
+        raise
+    return as_given(out, input, ndim)
+
+
+def _check_channels(op, ndim, input, weight, groups):
+    """Refuse an input with other channels than the weight takes; only asked where something does not fit."""
+    batched = input.ndim == ndim + 2
+    found, taken = input.shape[batched], weight.shape[1] * groups
+    if found != taken:
+        seen = input.shape if batched else f"{input.shape}, taken as one {'image' if ndim == 2 else 'sequence'}"
+        last = "; where channels come last, x.permute(0, 3, 1, 2) brings them to the front"
+        hint = last if input.shape[3:] == (taken,) else ""
+        wanted = f"weight takes {taken} (shape {weight.shape}, groups={groups})"
+        raise ShapeError(f"{op}: input has {found} channels (shape {seen}), {wanted}{hint}") from None
 
 
 def conv2d(input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):

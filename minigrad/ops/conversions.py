@@ -68,7 +68,7 @@ def to(input, device=None, dtype=None, non_blocking=False, copy=False, memory_fo
             raise KindError(f"to: device is {device!r}, wanted the name of a device, as dtype is given too")
         device, dtype = None, device
     if isinstance(dtype, str) and dtype not in NAMES:
-        raise KindError(f"to: dtype is {dtype!r}, wanted an element type such as 'float32' or the name of a device")
+        raise KindError(f"to: got {dtype!r}, wanted an element type such as 'float32' or a device: {devices.DEVICES}")
     dtype = input.dtype if dtype is None else devices.element_type(dtype)
     place = None if device is None else devices.place(device).name
     out = input if place in (None, input.device) else move(input, place)

@@ -22,7 +22,7 @@ from ..core.check import integer_of, number_of, shape_of
 from ..core.modes import repeating
 from ..core.primitive import primitive
 from ..core.tape import write
-from ..core.tensor import Tensor, check_vectors, floating_of
+from ..core.tensor import Tensor, check_vectors, floating_of, tensor_of
 from .autocast import composed
 from .conv_fused import fold
 from .conversions import precise, through, typed, wide
@@ -258,7 +258,10 @@ def check_channels(op, input, **vectors):
     """Refuse an input without channels, and vectors that do not hold a number for each of them."""
     if floating_of(op, "input", input).ndim < 2:
         raise ShapeError(f"{op}: input has shape {input.shape}, wanted (N, C, ...)")
-    check_vectors(op, input, input.shape[1:2], **vectors)
+    for name, vector in vectors.items():
+        if vector is not None and tensor_of(op, name, vector).shape != input.shape[1:2]:
+            own = f"{name} is for {vector.numel()} (shape {vector.shape})"
+            raise ShapeError(f"{op}: input has {input.shape[1]} channels (shape {input.shape}), {own}; wants as many")
 
 
 def _by_running(input, running_mean, running_var, weight, bias, eps):

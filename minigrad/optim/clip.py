@@ -15,7 +15,7 @@ from .. import device
 from ..core.check import number_of
 from ..core.tape import write
 from ..core.tensor import Tensor
-from .optimizer import number_there, plain
+from .optimizer import number_there, plain, several
 
 
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False):
@@ -31,7 +31,8 @@ def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=Fals
     """
     if norm_type != 2:
         raise ShapeError(f"clip_grad_norm_: norm_type is {norm_type}, wanted 2; clip_grad_value_ bounds each element")
-    parameters = _with_gradients(parameters)  # a list, as they are gone through twice
+    # A list, as they are gone through twice.
+    parameters = _with_gradients(several("parameters", parameters, "clip_grad_norm_"))
     norm, factor = clip_scale(parameters, max_norm)
     if error_if_nonfinite and not math.isfinite(size := norm.item()):
         raise StateError(f"clip_grad_norm_: the norm of the gradients is {size}; error_if_nonfinite=False goes on")
@@ -69,7 +70,7 @@ def clip_scale(parameters, max_norm=math.inf, inverse=None, found_inf=None):
 def clip_grad_value_(parameters, clip_value):
     """Move every element of all gradients into [-clip_value, clip_value]."""
     bound = number_of("clip_grad_value_", "clip_value", plain(clip_value), 0)
-    for parameter in _with_gradients(parameters):
+    for parameter in _with_gradients(several("parameters", parameters, "clip_grad_value_")):
         array = write(parameter.grad)
         with device.place_of(array).active():
             device.array_module(array).clip(array, -bound, bound, out=array)

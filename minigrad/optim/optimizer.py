@@ -72,7 +72,7 @@ class Optimizer:
     def _list(self, params):
         if isinstance(params, Tensor | set | frozenset):
             raise KindError(f"{self.name}: params is a {type(params).__name__}, wanted a list of Tensors or of groups")
-        return list(params)
+        return list(several("params", params, self.name))
 
     def add_param_group(self, param_group):
         """Add a group of parameters with options of its own, {"params": Tensors, option: value, ...}."""
@@ -296,6 +296,13 @@ class Repeat:
 
 
 # ---- values of options, gradients and state --------------------------------------------------------------------------
+
+
+def several(name, value, op):
+    """The value, which is to hold Tensors and is no model nor one of its methods."""
+    if callable(value) or not hasattr(value, "__iter__"):
+        raise KindError(f"{op}: {name} is a {type(value).__name__}, wanted Tensors; give model.parameters()")
+    return value
 
 
 def plain(value):

@@ -47,7 +47,9 @@ class Rule(Optimizer):
     kernel = ""
     hyper: tuple | list = ()
 
-    def __init__(self, params, own, *, maximize=False, foreach=None, fused=None):
+    def __init__(self, params, own, *, maximize=False, foreach=None, fused=None, **unknown):
+        if unknown:
+            raise KindError(f"{self.name}: got the options {sorted(unknown)}, wanted some of {sorted(own)}")
         super().__init__(params, {**own, "maximize": maximize})
 
     def check(self, options):

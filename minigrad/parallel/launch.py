@@ -33,7 +33,7 @@ def mpiexec():
     path = beside if os.path.exists(beside) else shutil.which("mpiexec")
     if path is None or find_spec("mpi4py") is None:
         missing = "mpiexec" if path is None else "mpi4py"
-        raise ShapeError(f"launch: {missing} is not installed; pip install 'minigrad-engine[mpi]'")
+        raise ShapeError(f'launch: {missing} is not installed; pip install -e ".[mpi]"')
     return path
 
 

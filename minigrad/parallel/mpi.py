@@ -38,7 +38,7 @@ def _mpi(seconds):
     try:
         from mpi4py import MPI
     except ImportError as error:
-        raise StateError(f"MPI cannot be used ({error}); pip install 'minigrad-engine[mpi]'") from error
+        raise StateError(f'MPI cannot be used ({error}); pip install -e ".[mpi]"') from error
     finally:
         faulthandler.cancel_dump_traceback_later()
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:

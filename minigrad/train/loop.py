@@ -4,7 +4,7 @@ import itertools
 import math
 import time
 
-from minigrad_kernels.errors import ShapeError
+from minigrad_kernels.errors import KindError, ShapeError
 
 from ..core.check import integer_of
 from ..optim.lr_scheduler import ReduceLROnPlateau
@@ -37,6 +37,8 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
     """
     check_model("fit", model, loader=loader, **({} if test is None else {"test": test}))
     epochs, accumulate = integer_of("fit", "epochs", epochs, 1), integer_of("fit", "accumulate", accumulate, 1)
+    if not hasattr(callbacks, "__iter__"):
+        raise KindError(f"fit: callbacks is a {type(callbacks).__name__}, wanted a list of Callbacks: [callback]")
     callbacks = [check_kind("fit", f"callbacks[{i}]", one, Callback) for i, one in enumerate(callbacks)]
     watcher, stepped = (schedule, None) if isinstance(schedule, ReduceLROnPlateau) else (None, schedule)
     trainer = Trainer(model, optimizer, schedule=stepped, **how)

@@ -66,6 +66,8 @@ class Trainer:
         check_model("fit", model)
         self.model, self.team, self.back = model, team_of(model), None
         self.optimizer = check_kind("fit", "optimizer", optimizer, Optimizer)
+        if {*model.parameters()}.isdisjoint(optimizer._parameters()):
+            raise ShapeError("fit: optimizer has no parameter of the model, wanted one made with model.parameters()")
         self.loss, self.precision = function_of("fit", "loss", loss), check_precision("fit", precision)
         self.schedule = check_kind("fit", "schedule", schedule, LRScheduler, optional=True)
         if schedule is not None and schedule.optimizer is not optimizer:

@@ -38,7 +38,7 @@ def test_without_a_compiler_every_row_says_what_to_install(capsys, monkeypatch, 
     assert cli.main(["kernels", "--arch", "sm_90"]) == 1
     KERNELS.pop(never.name)
     *_, row, last = capsys.readouterr().out.splitlines()
-    assert "the package numba-cuda is not installed; pip install 'minigrad-engine[compile]'" in row
+    assert 'the package numba-cuda is not installed; pip install -e ".[compile]"' in row
     assert last == "1 kernels, 0 compiled, 1 problems"
 
 

@@ -126,7 +126,7 @@ def test_without_a_compiler_a_driver_or_cupy(gpu, k, monkeypatch):
         k((1,), (1,), ARGUMENTS)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.delitem(sys.modules, LAUNCH, raising=False)
-    with pytest.raises(StateError, match=r"CuPy is not installed; pip install 'minigrad-engine\[cuda13\]'"):
+    with pytest.raises(StateError, match=r'CuPy is not installed; pip install -e "\.\[cuda13\]"'):
         k((1,), (1,), ARGUMENTS)
 
 

@@ -47,13 +47,13 @@ def test_ranks_are_told_who_they_are_and_restarts_are_used_up(tmp_path):
 def test_without_mpi_it_says_what_to_install(missing, tmp_path, monkeypatch, capsys):
     if missing == "mpi4py":
         monkeypatch.setitem(sys.modules, "mpi4py", None)
-        with pytest.raises(MinigradError, match=r"MPI cannot be used .*pip install 'minigrad-engine\[mpi\]'"):
+        with pytest.raises(MinigradError, match=r'MPI cannot be used .*pip install -e "\.\[mpi\]"'):
             mpi.MpiTransport()
     else:
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
         monkeypatch.setattr(shutil, "which", lambda name: None)
     assert main(["launch", "-n", "2", "minigrad", "train"]) == 2
-    assert f"{missing} is not installed; pip install 'minigrad-engine[mpi]'" in capsys.readouterr().err
+    assert f'{missing} is not installed; pip install -e ".[mpi]"' in capsys.readouterr().err
 
 
 def test_a_refusal_of_rank_0_is_printed_once_and_not_tried_again(tmp_path):

@@ -32,7 +32,14 @@ GIVEN = [
     row(ValueError, r"linear: input has 1352 features", FLAT, x(2, 1, 28, 28)),  # the size after flatten
     row(ValueError, r"x.permute\(0, 3, 1, 2\) brings them to the front", FLAT, x(2, 8, 8, 1)),
     row(ValueError, "BatchNorm2d: input has shape", NORM, x(4, 4)),
-    row(ValueError, "running_mean has shape .4,., wanted .3,.", NORM, x(2, 3, 6, 6)),
+    row(ValueError, r"input has 3 channels \(shape \(2, 3, 6, 6\)\), running_mean is for 4", NORM, x(2, 3, 6, 6)),
+    row(
+        ValueError,
+        r"has 2 .*\(2, 8, 8\), taken as one image.*, weight takes 1 \(",
+        nn.Conv2d(1, 4, 3),
+        x(2, 8, 8),
+    ),
+    row(ValueError, r"conv1d: input has 2 .*\(2, 8\), taken as one sequence.*, groups=1", nn.Conv1d(1, 4, 3), x(2, 8)),
     row(ValueError, "use larger batches, drop_last=True in the loader", NORM, x(1, 4, 1, 1)),
 ]
 

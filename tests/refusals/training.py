@@ -6,6 +6,7 @@ import minigrad
 from minigrad import Tensor, data, draw, nn, optim, profile, train
 from minigrad.amp import GradScaler
 from minigrad.data import Dataset, Flip, Loader, Normalize
+from minigrad.export import export_onnx
 from minigrad.optim import lr_scheduler as schedules
 from minigrad.parallel import ShardSampler
 from minigrad.train import History, confusion_matrix
@@ -23,9 +24,12 @@ def loader(**options):
 
 SETS = [
     row(TypeError, "images are float64, wanted uint8, pixels 0..255", Dataset, IMAGES / 255, LABELS, "abc"),
+    row(TypeError, r"int64, .* 0..255: x.astype\('uint8'\)$", Dataset, IMAGES.astype("int64"), LABELS, "abc"),
     row(ValueError, r"images have shape \(6, 16\), wanted", Dataset, IMAGES.reshape(6, 16), LABELS, "abc"),
     row(ValueError, r"labels\[2\] = 2, but there are 2 classes \(0..1\)", Dataset, IMAGES, LABELS, "ab"),
     row(ValueError, "mean has 2 numbers, wanted 1, one a", Dataset, IMAGES, LABELS, "abc", "", "", (0.1, 0.2)),
+    row(TypeError, "transform is called with .images, generator.: too", loader, transform=lambda images: images),
+    row(TypeError, r"transform is the class Flip, wanted a function or Flip\(\.", loader, transform=Flip),
     row(ValueError, "batch_size is 0, wanted at least 1", loader, batch_size=0),
     row(ValueError, r"Normalize: std is \(0.0,\), wanted numbers a", Normalize, (0,), (0,)),
     row(ValueError, "Flip: p is 1.5, wanted a number from 0 to 1", Flip, 1.5),
@@ -52,6 +56,16 @@ OPTIMIZERS = [
     *(row(TypeError, "weight_decay is 'no', wanted a n", kind, weights(), 0.1, weight_decay="no") for kind in KINDS),
     row(ValueError, "momentum is 0, dampening 0; nesterov wants above 0", optim.SGD, weights(), 0.1, nesterov=True),
     row(ValueError, r"Muon: params\[0\] has shape \(3,\), wanted a matrix", optim.Muon, weights()),
+    row(TypeError, r"SGD: params is a Linear, wanted Tensors; give model.parameters\(\)", optim.SGD, nn.Linear(2, 2)),
+    row(TypeError, "SGD: params is a method, wanted Tensors; give", optim.SGD, nn.Linear(2, 2).parameters),
+    row(TypeError, "clip_grad_norm_: parameters is a Linear, wanted", optim.clip_grad_norm_, nn.Linear(2, 2), 1.0),
+    row(
+        TypeError,
+        r"Adam: got the options \['momentum'\], wanted some of \['am",
+        optim.Adam,
+        weights(),
+        momentum=1,
+    ),
     row(ValueError, "params is empty, wanted at least one parameter", optim.SGD, []),
     row(RuntimeError, r"params\[0\] was made by mul, wanted a leaf; use .detach", optim.SGD, [weights()[0] * 2]),
     row(TypeError, r"params\[0\] has elements int64, wanted floating", optim.SGD, [Tensor([1, 2])]),
@@ -100,7 +114,7 @@ def model():
 def fit(network=None, batches=None, optimizer=None, epochs=1, **options):
     """fit whose parts are good but for those that are given."""
     network = model() if network is None else network
-    optimizer = optim.SGD(model().parameters(), 0.1) if optimizer is None else optimizer
+    optimizer = optim.SGD(network.parameters(), 0.1) if optimizer is None else optimizer
     return train.fit(network, Loader(DATA, 3) if batches is None else batches, optimizer, epochs, **options)
 
 
@@ -110,6 +124,10 @@ OTHERS = optim.SGD(model().parameters(), 0.1)
 FIT = [
     row(TypeError, "fit: loader is a Dataset, wanted batches: data.Loader", fit, batches=DATA),
     row(ValueError, "fit: epochs is 0, wanted at least 1", fit, epochs=0),
+    row(ValueError, "fit: optimizer has no parameter of the model, wanted", fit, optimizer=OTHERS),
+    row(TypeError, "fit: loss is the class CrossEntropyLoss, wanted a", fit, loss=nn.CrossEntropyLoss),
+    row(TypeError, "fit: callbacks is a Progress, wanted a list", fit, callbacks=train.Progress(6, 1)),
+    row(TypeError, "export_onnx: model is a function, wanted a Module", export_onnx, model, "m", (1, 16)),
     row(ValueError, "fit: clip is 0, wanted at least", fit, clip=0),
     row(ValueError, "fit: precision is 'half', wanted 'float32' or 'tf32' or", fit, precision="half"),
     row(ValueError, "fit: schedule belongs to another optimiser", fit, schedule=schedules.StepLR(OTHERS, 2)),

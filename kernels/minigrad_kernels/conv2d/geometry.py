@@ -17,11 +17,9 @@ def output_shape(x_shape, w_shape, bias_shape, stride, padding, dilation, groups
     """
     made, depth = w_shape[:2]
     if x_shape[1] != depth * groups or groups < 1 or made % groups or min(w_shape) < 1:
-        hint = "; where channels come last, x.permute(0, 3, 1, 2) brings them to the front"
         raise ShapeError(
             f"conv2d: x has {x_shape[1]} channels (shape {x_shape}), w takes {depth * groups} and makes {made} (shape "
             f"{w_shape}) with groups={groups}; wants no axis of size 0, equal channels, and groups of one size"
-            f"{hint if x_shape[3] == depth * groups else ''}"
         )
     if bias_shape not in (None, (made,)):
         raise ShapeError(f"conv2d: bias has shape {bias_shape}, w makes {made} channels; wants {(made,)}")

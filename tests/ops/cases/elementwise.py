@@ -103,7 +103,7 @@ ONE = [
         sample(real(3), real(2)),
         sample(away(3), "int64", smooth=False),
         sample(flags(3, 4), dtype="float64"),
-        refusal(TypeError, "to: dtype is 'float', wanted an element type", real(2), "float"),
+        refusal(TypeError, "to: got 'float', wanted an element type", real(2), "float"),
         refusal(TypeError, "to: device is 'float64', wanted the name of a device", real(2), "float64", "float32"),
         refusal(RuntimeError, "device is 'cuda:77', but", real(2), "cuda:77"),
         views=True,

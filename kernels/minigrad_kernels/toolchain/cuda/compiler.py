@@ -34,7 +34,7 @@ from .intrinsics import UNROLL
 
 __all__ = ["INSTALL", "Binary", "NoCompilerError", "compiler_versions", "link", "missing", "to_ptx"]
 
-INSTALL = "pip install 'minigrad-engine[compile]' (no GPU needed), or [cuda13] or [cuda12] where there is one"
+INSTALL = 'pip install -e ".[compile]" (no GPU needed), or [cuda13] or [cuda12] where there is one'
 # Of the language of PTX: what the drivers and linkers of all of CUDA 12 read, and enough for sm_75 to sm_90. libnvvm
 # writes its own version whatever the instructions need.
 PTX_VERSION = "7.8"

@@ -203,7 +203,7 @@ class Kernel:
         try:
             from .launch import Launcher
         except ImportError as error:
-            advice = "pip install 'minigrad-engine[cuda13]' (or [cuda12])"
+            advice = 'pip install -e ".[cuda13]" (or [cuda12])'
             raise StateError(f"{self.name}: CuPy is not installed; {advice}") from error
         return Launcher(self)
 
