@@ -16,13 +16,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 reports = []  # lines for the end of the run, from tests that measure
 
 
+missing = compiler.missing  # a test may replace that of the module
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
     """Where there is no compiler, a test that needs a compiled kernel, itself or in a program it starts, is skipped."""
     report = yield
     said = report.longreprtext + report.capstderr
-    if report.failed and compiler.missing() and "there is no CUDA compiler" in said:
-        reason = f"compiles: {compiler.missing()}"
+    if report.failed and missing() and "there is no CUDA compiler" in said:
+        reason = f"compiles: {missing()}"
         report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], reason)
     return report
 

@@ -163,7 +163,7 @@ def test_machine_code_is_kept_and_found_again(fresh, tmp_path, request, monkeypa
         assert fresh().binary("sm_90").registers > 0
     request.getfixturevalue("no_compiler")
     assert forget(k).binary("sm_90") == found, "found without a compiler"
-    with pytest.raises(StateError, match=r"there is no CUDA compiler, the package numba-cuda .*engine\[compile"):
+    with pytest.raises(StateError, match=r"there is no CUDA compiler, the package numba-cuda .*\[compile\]"):
         forget(k).binary("sm_80")
 
 
