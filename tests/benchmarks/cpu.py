@@ -179,7 +179,7 @@ def parsed():
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000, help="of the random networks")
     parser.add_argument("--quick", action="store_true", help="only see whether all runs: lenet, tiny batches")
     parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
-    parser.set_defaults(sets=5, most=None)
+    parser.set_defaults(sets=9, most=None)
     options = parser.parse_args()
     if options.quick and options.write:
         parser.error("--quick measures nothing worth --write")
