@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba.core.registry import cpu_target
 
-from minigrad_kernels.toolchain import compiler, jit
+from minigrad_kernels.toolchain import cache, compiler, jit
 from minigrad_kernels.toolchain.lines import line
 from minigrad_kernels.toolchain.maths import exp
 
@@ -22,8 +22,9 @@ def test_kernels_allocate_nothing():
         jit(called)(np.zeros(2), np.zeros(2))
 
 
-def test_what_numba_compiles_for_itself_is_not_shared():
+def test_what_numba_compiles_for_itself_is_not_shared(monkeypatch, tmp_path):
     """It counts no references here; functions of others need those."""
+    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)  # where no run before has kept the kernel
 
     def raised(x, out):
         out[0] = x.size**x.size
