@@ -21,7 +21,7 @@ from minigrad_kernels.toolchain.watch import watching
 
 from . import device
 from .anomaly import origin
-from .core.check import shape_of
+from .core.check import instance_of, shape_of
 from .core.errors import KindError, MinigradError, ShapeError, StateError
 from .core.interceptors import Interceptor, proceed
 from .core.tensor import Tensor
@@ -69,8 +69,7 @@ def export_onnx(model, path, input_shape, *, dtype="float32", metadata=None):
     """
     from .checkpoint import write_atomic
 
-    if not isinstance(model, Module):
-        raise KindError(f"export_onnx: model is a {type(model).__name__}, wanted a Module")
+    instance_of("export_onnx", "model", model, Module)
     onnx = _onnx()
     shape, dtype = shape_of("export_onnx", "input_shape", (input_shape,)), device.element_type(dtype)
     graphs = [_written(model, (size, *shape[1:]), dtype) for size in BATCHES]

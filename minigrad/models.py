@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from minigrad_kernels.errors import ShapeError
 
 from . import nn, ops
-from .core.check import one_of
-from .train.checks import check_kind
+from .core.check import instance_of, one_of
 
 __all__ = ["MODELS", "Architecture", "architecture", "build", "digits_cnn", "keras_cnn", "lenet", "mlp"]
 __all__ += ["mnist_net", "resnet18"]
@@ -165,4 +164,4 @@ def build(name, shape, classes=10):
     found = architecture(name)
     if len(shape) != 3:
         raise ShapeError(f"build: shape is {shape}, want (C, H, W)")
-    return check_kind("build", f"the result of {name}", found.make(tuple(shape), classes), nn.Module)
+    return instance_of("build", f"the result of {name}", found.make(tuple(shape), classes), nn.Module)

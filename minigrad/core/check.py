@@ -18,6 +18,14 @@ from .. import device
 LIMIT = 1 << 63  # integers of 64 bits are from -LIMIT up to LIMIT, which is not one
 
 
+def instance_of(op, name, value, kind, optional=False):
+    """The value, an instance of this class, or None where it is optional."""
+    if not isinstance(value, kind) and not (optional and value is None):
+        wanted = f"an instance of {kind.__name__}{' or None' if optional else ''}"
+        raise KindError(f"{op}: {name} is {value!r}, wanted {wanted}")
+    return value
+
+
 def integer_of(op, name, value, least=-LIMIT):
     """The value, a Python or NumPy integer that is not below the least, as a Python integer."""
     if type(value) is not int:

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import numpy as np
 
+from ..core.check import instance_of
 from ..device import host
 from ..nn import Module
-from .checks import check_kind
 from .team import module_of
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -125,7 +125,7 @@ class Histograms(Callback):
     """
 
     def __init__(self, model):
-        self.model, self.records = check_kind("Histograms", "model", model, Module), {}
+        self.model, self.records = instance_of("Histograms", "model", model, Module), {}
 
     def on_epoch(self, history):
         for name, parameter in module_of(self.model).named_parameters():

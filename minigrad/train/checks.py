@@ -2,23 +2,16 @@
 
 from minigrad_kernels.errors import KindError, ShapeError
 
+from ..core.check import instance_of
 from ..core.tensor import Tensor
 from ..data import Dataset
 from ..data.loader import Shards
 from ..nn import Module
 
 
-def check_kind(op, name, value, kind, optional=False):
-    """The value, an instance of this class, or None where it is optional."""
-    if not isinstance(value, kind) and not (optional and value is None):
-        wanted = f"an instance of {kind.__name__}{' or None' if optional else ''}"
-        raise KindError(f"{op}: {name} is {value!r}, wanted {wanted}")
-    return value
-
-
 def check_model(op, model, **loaders):
     """Refuse what is no Module, and a data set in place of its batches."""
-    check_kind(op, "model", model, Module)
+    instance_of(op, "model", model, Module)
     for name, batches in loaders.items():
         if isinstance(batches, Dataset) or not hasattr(batches, "__iter__"):
             kind = type(batches).__name__

@@ -6,10 +6,10 @@ import time
 
 from minigrad_kernels.errors import KindError, ShapeError
 
-from ..core.check import integer_of
+from ..core.check import instance_of, integer_of
 from ..optim.lr_scheduler import ReduceLROnPlateau
 from .callbacks import Callback
-from .checks import check_kind, check_model, checked
+from .checks import check_model, checked
 from .evaluation import evaluate
 from .finite import not_finite
 from .trainer import Trainer
@@ -39,7 +39,7 @@ def fit(model, loader, optimizer, epochs, *, test=None, schedule=None, accumulat
     epochs, accumulate = integer_of("fit", "epochs", epochs, 1), integer_of("fit", "accumulate", accumulate, 1)
     if not hasattr(callbacks, "__iter__"):
         raise KindError(f"fit: callbacks is a {type(callbacks).__name__}, wanted a list of Callbacks: [callback]")
-    callbacks = [check_kind("fit", f"callbacks[{i}]", one, Callback) for i, one in enumerate(callbacks)]
+    callbacks = [instance_of("fit", f"callbacks[{i}]", one, Callback) for i, one in enumerate(callbacks)]
     watcher, stepped = (schedule, None) if isinstance(schedule, ReduceLROnPlateau) else (None, schedule)
     trainer = Trainer(model, optimizer, schedule=stepped, **how)
     history, team = trainer.history, trainer.team

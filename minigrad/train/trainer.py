@@ -15,7 +15,7 @@ from minigrad_kernels.errors import MinigradError, OutOfMemory, ShapeError, Stat
 
 from .. import device, ops
 from ..amp import GradScaler
-from ..core.check import flag_of, function_of, number_of
+from ..core.check import flag_of, function_of, instance_of, number_of
 from ..core.modes import no_grad
 from ..core.tape import write
 from ..core.tensor import Tensor
@@ -23,7 +23,7 @@ from ..graph import CaptureError, capture
 from ..optim import Optimizer
 from ..optim.clip import clip_scale
 from ..optim.lr_scheduler import LRScheduler
-from .checks import check_kind, check_model
+from .checks import check_model
 from .evaluation import on_device, right
 from .finite import NotFinite, check_losses, marked
 from .history import History
@@ -65,17 +65,17 @@ class Trainer:
     ):
         check_model("fit", model)
         self.model, self.team, self.back = model, team_of(model), None
-        self.optimizer = check_kind("fit", "optimizer", optimizer, Optimizer)
+        self.optimizer = instance_of("fit", "optimizer", optimizer, Optimizer)
         if {*model.parameters()}.isdisjoint(optimizer._parameters()):
             raise ShapeError("fit: optimizer has no parameter of the model, wanted one made with model.parameters()")
         self.loss, self.precision = function_of("fit", "loss", loss), check_precision("fit", precision)
-        self.schedule = check_kind("fit", "schedule", schedule, LRScheduler, optional=True)
+        self.schedule = instance_of("fit", "schedule", schedule, LRScheduler, optional=True)
         if schedule is not None and schedule.optimizer is not optimizer:
             raise ShapeError("fit: schedule belongs to another optimiser")
         self.clip = None if clip is None else number_of("fit", "clip", clip, 1e-30)
-        scaler = check_kind("fit", "scaler", scaler, GradScaler, optional=True)
+        scaler = instance_of("fit", "scaler", scaler, GradScaler, optional=True)
         self.scaler = scaler or GradScaler(enabled=self.precision == "float16")
-        history = check_kind("fit", "history", history, History, optional=True)
+        history = instance_of("fit", "history", history, History, optional=True)
         self.history = History() if history is None else history
         self.history.close()  # figures of a call that was interrupted come in first
         parameter = next(iter(model.parameters()), None)

@@ -127,7 +127,7 @@ FIT = [
     row(ValueError, "fit: optimizer has no parameter of the model, wanted", fit, optimizer=OTHERS),
     row(TypeError, "fit: loss is the class CrossEntropyLoss, wanted a", fit, loss=nn.CrossEntropyLoss),
     row(TypeError, "fit: callbacks is a Progress, wanted a list", fit, callbacks=train.Progress(6, 1)),
-    row(TypeError, "export_onnx: model is a function, wanted a Module", export_onnx, model, "m", (1, 16)),
+    row(TypeError, "export_onnx: model is <function .*>, wanted an instance", export_onnx, model, "m", (1, 16)),
     row(ValueError, "fit: clip is 0, wanted at least", fit, clip=0),
     row(ValueError, "fit: precision is 'half', wanted 'float32' or 'tf32' or", fit, precision="half"),
     row(ValueError, "fit: schedule belongs to another optimiser", fit, schedule=schedules.StepLR(OTHERS, 2)),
