@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from minigrad_kernels.bias import cuda as bias_cuda
-from minigrad_kernels.softmax import cuda_teams
 
 from .kernel_runs import CASES, DEVICE, check, exists, rows_of
 
@@ -35,10 +34,9 @@ def test_rows(rows):
                 check(case, dtype, DEVICE)
 
 
-@each_row(("bias", "norm", "softmax"))
+@each_row(("bias", "norm"))
 def test_plain_rungs_of_float32(rows, monkeypatch):
-    """The rows that otherwise take a higher one."""
-    for module in (bias_cuda, cuda_teams):  # the ladders of columns and of rows
-        monkeypatch.setattr(module, "choose", lambda op, rung, misfits: "plain")
+    """The matrices that otherwise take a higher one."""
+    monkeypatch.setattr(bias_cuda, "choose", lambda op, rung, misfits: "plain")
     for case in rows:
         check(case, np.float32, DEVICE)

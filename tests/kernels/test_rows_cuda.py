@@ -19,14 +19,28 @@ from minigrad_kernels.pool2d import cuda as pool_cuda
 from minigrad_kernels.pool2d.cuda_vector import by
 from minigrad_kernels.softmax import cuda as softmax_cuda
 
+from .cases import bias as of_sums
 from .cases import elementwise as of_elements
 from .cases import norm as of_columns
 from .cases import pool2d as of_windows
 from .cases import softmax as of_rows
 from .cases.softmax import IGNORED
-from .kernel_runs import DEVICE, each_type, exists, make_inputs, moved, on_host, run, scratch, told
+from .kernel_runs import (
+    DEVICE,
+    each_type,
+    exists,
+    make_inputs,
+    moved,
+    on_host,
+    part,
+    run,
+    same_bits,
+    scratch,
+    told,
+    with_halves,
+)
 from .kernel_runs import wanted as defined
-from .rungs import unwritten
+from .rungs import TYPES, unwritten
 
 EPS = 1e-5
 
@@ -117,7 +131,7 @@ def test_statistics_keep_their_digits(rung):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_columns_in_several_parts(dtype):
-    """A second kernel adds the sums of the parts; batch norm has kernels of 16 bits, sums of columns widen them."""
+    """A second kernel adds the sums of the parts, which are float32 beside 16 bits, too."""
     x, sums, mean, variance = numbers(33, 1024).astype(dtype), *(fresh(1024) for _ in range(3))
     with interpreter.recording() as reports:
         bias.column_sums(there(x), sums, scratch(DEVICE, []))
@@ -127,7 +141,20 @@ def test_columns_in_several_parts(dtype):
         np.testing.assert_allclose(on_host(got), want, 1e-4, 1e-4)
     if DEVICE == "interpreter":
         names = [name for name, _ in reports]
-        assert len(names) == 4 and (dtype is np.float32 or "16" in names[2]), names
+        assert len(names) == 4 and all(("16" in name) == (dtype is np.float16) for name in names[::2]), names
+
+
+@pytest.mark.parametrize("half, ending", [("float16", "f16"), ("bfloat16", "bf16")])
+def test_kernels_of_16_bits_give_what_those_of_float32_give_rounded(half, ending):
+    for case in (*of_sums.rows((9, 8)), *of_windows.maximum((2, 4, 5, 7), (3, 2), (2, 2), (1, 1))):
+        launcher, inputs = part(case), make_inputs(case, np.float32)
+        widened = lambda contract=launcher.contract, **given: contract.widened(*contract.bind((), given))
+        widened.contract = launcher.contract
+        with interpreter.recording() as reports:
+            own = run(case, np.float32, inputs, DEVICE, with_halves(launcher, TYPES[half]))
+        assert DEVICE != "interpreter" or reports[0][0].endswith(f"_{ending}"), reports
+        with told(case.function):
+            same_bits(own, run(case, np.float32, inputs, DEVICE, with_halves(widened, TYPES[half])))
 
 
 @pytest.mark.parametrize("rows", [4097, 1_000_000])
@@ -215,11 +242,11 @@ def fits(family, *arrays):
     """Whether the higher rung takes matrices, or images of (x, out, positions)."""
     if family == "bias":
         return bias_cuda.rung_of("sums", None, *arrays) == "vector"
-    return pool_cuda._rung("pool", None, arrays[:2], arrays[2]) == "vector"
+    return pool_cuda.fits(arrays[0].shape[3], arrays[2], *arrays[:2])
 
 
 def test_the_higher_rung_runs_where_every_array_fits():
-    """float32, sizes of whole vectors, and no array that begins off a multiple of 16 bytes."""
+    """Not float64; sizes of whole vectors, and no array that begins off a multiple of a vector's bytes."""
     matrix = lambda *shape, **more: unwritten(shape, **more)
     assert fits("bias", matrix(8, 16), matrix(8, 16), None) and not fits("bias", matrix(3, 5))
     assert not fits("bias", matrix(8, 16, dtype=np.float64))
@@ -229,9 +256,10 @@ def test_the_higher_rung_runs_where_every_array_fits():
     )
     assert pooled(4) and pooled(8) and not any(pooled(c) for c in (1, 3, 6))
     assert not pooled(4, kinds=("f8", "f8", "u1")) and not pooled(4, kinds=("f4", "f4", "i4"))
-    for late in range(3):
-        arrays = [matrix(8, 16, late=int(at == late)) for at in range(3)]
-        assert not fits("bias", *arrays) and not pooled(4, late)
+    assert pooled(4, kinds=("f2", "f2", "u1")) and fits("bias", matrix(8, 16, dtype="f2"))
+    for late, kind in product(range(3), ("f4", "f2")):
+        arrays = [matrix(8, 16, dtype=kind, late=int(at == late)) for at in range(3)]
+        assert not fits("bias", *arrays) and not pooled(4, late, (kind, kind, "u1"))
 
 
 FAR = np.broadcast_to(interpreter.empty(1), (1 << 16, 1, 1 << 15, 1)).view(interpreter.Array)

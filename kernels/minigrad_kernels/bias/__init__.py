@@ -9,13 +9,26 @@ Errors  ValueError for a shape, layout or workspace, TypeError for an element ty
 """
 
 from ..launcher import SUMS, launcher, matrix, reads, writes
+from ..toolchain import backend, implementation
 
 __all__ = ["bias_relu_grad", "column_sums"]
 
 MATRIX = "N C+ | N C+ H W"
 
 
-@launcher(reads("g out", MATRIX, counted=True), writes("dx", MATRIX), writes("dbias", "C", SUMS), view=matrix)
+def in_halves(x, *others):
+    """Whether there are CUDA kernels for such a matrix of 16 bits, and for those of the others that have its shape."""
+    alike = [array for array in others if getattr(array, "shape", None) == x.shape]
+    return backend(x) == "cuda" and implementation(__name__, "fits", x)(x, *alike)
+
+
+@launcher(
+    reads("g out", MATRIX, counted=True),
+    writes("dx", MATRIX),
+    writes("dbias", "C", SUMS),
+    view=matrix,
+    native=in_halves,
+)
 def bias_relu_grad(g, out, dx, dbias, workspace):
     """The gradients of out = max(x + bias, 0). Where out is NaN, g passes, as in PyTorch.
 
@@ -25,7 +38,7 @@ def bias_relu_grad(g, out, dx, dbias, workspace):
     """
 
 
-@launcher(reads("x", MATRIX, counted=True), writes("out", "C", SUMS), view=matrix)
+@launcher(reads("x", MATRIX, counted=True), writes("out", "C", SUMS), view=matrix, native=in_halves)
 def column_sums(x, out, workspace):
     """The sum of each column: the gradient of a bias.
 

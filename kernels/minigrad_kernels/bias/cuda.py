@@ -45,7 +45,7 @@ def _sums(op, rung, matrices, out, workspace):
     else:
         arrays = matrices if relu else (first, first, first)
         sizes = int(relu), first.size, columns, plan.fold, plan.tiles, plan.rows // plan.fold
-        cuda_vector.sums_vector((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
+        cuda_vector.SUMS[first.dtype.name]((plan.tiles * plan.parts,), (THREADS,), (*arrays, partial, *sizes))
     if several:  # blocks without a thread that has no part
         height = min(HEIGHT, 1 << (plan.parts - 1).bit_length())
         width = max(WIDTH, THREADS // height)

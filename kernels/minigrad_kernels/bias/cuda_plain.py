@@ -1,7 +1,7 @@
 """The plain rung: one thread a partial sum of one column. Any shape."""
 
 from ..elementwise import formulas
-from ..toolchain.cuda import cuda, device, each_float
+from ..toolchain.cuda import cuda, device, each_float, i32
 
 SHORT = 16  # rows that are summed before their sum is added: so a long sum loses little
 WIDTH, HEIGHT = 32, 32  # of a block of `add`: columns at least, and threads for each of them at most
@@ -44,7 +44,7 @@ def add(partial, out):
     sums = cuda.shared.array(MOST, out.dtype)
     total = out.dtype.type(0)
     if column < out.size:
-        for p in range(y, partial.shape[0], height):
+        for p in range(y, i32(partial.shape[0]), height):
             total += partial[p, column]
     sums[own] = total
     half = height // 2

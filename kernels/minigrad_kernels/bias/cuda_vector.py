@@ -1,4 +1,5 @@
-"""The vector rung: four elements of float32 in one access of 128 bits, by threads that keep to their columns.
+"""The vector rung: four elements in one access by threads that keep to their columns: 128 bits of float32, 64 of
+float16 and bfloat16, whose sums are float32.
 
 A line (plan.py) is a run of whole rows in memory. Each thread owns four neighbouring elements of a piece of LINE
 elements of it, and the same four of the lines below: the same columns every time. So its sums stay in registers, and
@@ -6,8 +7,8 @@ neighbouring threads read neighbouring memory however narrow the rows are.
 """
 
 from ..elementwise import formulas
-from ..toolchain.cuda import cuda, device, f32, i32, load4, store4, u32
-from ..toolchain.cuda.halves import SINGLE
+from ..toolchain.cuda import cuda, device, f32, i32, store4, u32
+from ..toolchain.cuda.halves import HALVES, SINGLE
 from .plan import LINE
 
 PLACES = "i32 size, i32 columns, i32 fold, i32 tiles, i32 share"
@@ -59,26 +60,34 @@ def fold_and_write(sums, total, partial, columns, fold, part, tile):
         k = i32(k + 256)
 
 
-@SINGLE.vector(f"_* g, _* out, _* dx, f32* partial, i32 relu, {PLACES}")
-def sums_vector(g, out, dx, partial, relu, size, columns, fold, tiles, share):
-    """g is read once, four elements at a time; each block writes its part's sums. With relu, out is read and dx written
-    once as well."""
-    part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
-    total = f32(0), f32(0), f32(0), f32(0)
-    k = i32(first * line + place)
-    while count >= 2:
-        g0, g1 = load4(g, k), load4(g, i32(k + line))
-        if relu:
-            g0, g1 = passed4(g0, load4(out, k)), passed4(g1, load4(out, i32(k + line)))
-            store4(dx, k, g0)
-            store4(dx, i32(k + line), g1)
-        total = add4(total, add4(g0, g1))
-        k = i32(k + 2 * line)
-        count = i32(count - 2)
-    if count > 0:
-        g0 = load4(g, k)
-        if relu:
-            g0 = passed4(g0, load4(out, k))
-            store4(dx, k, g0)
-        total = add4(total, g0)
-    fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, part, tile)
+def _sums(half):
+    load, store = half.load4, half.store4
+
+    @half.vector(f"_* g, _* out, _* dx, f32* partial, i32 relu, {PLACES}")
+    def sums_vector(g, out, dx, partial, relu, size, columns, fold, tiles, share):
+        """g is read once, four elements at a time; each block writes its part's sums. With relu, out is read and dx
+        written once as well."""
+        part, tile, place, line, first, count = own_lines(size, columns, fold, tiles, share)
+        total = f32(0), f32(0), f32(0), f32(0)
+        k = i32(first * line + place)
+        while count >= 2:
+            g0, g1 = load(g, k), load(g, i32(k + line))
+            if relu:
+                g0, g1 = passed4(g0, load(out, k)), passed4(g1, load(out, i32(k + line)))
+                store(dx, k, g0)
+                store(dx, i32(k + line), g1)
+            total = add4(total, add4(g0, g1))
+            k = i32(k + 2 * line)
+            count = i32(count - 2)
+        if count > 0:
+            g0 = load(g, k)
+            if relu:
+                g0 = passed4(g0, load(out, k))
+                store(dx, k, g0)
+            total = add4(total, g0)
+        fold_and_write(cuda.shared.array(LINE, f32, alignment=16), total, partial, columns, fold, part, tile)
+
+    return sums_vector
+
+
+SUMS = {half.name: _sums(half) for half in (SINGLE, *HALVES)}

@@ -4,7 +4,7 @@ Letters as in the launcher. Neighbouring threads have neighbouring channels, as 
 """
 
 from ..matmul.cuda_plain import finish
-from ..toolchain.cuda import cuda, each_float, index_of
+from ..toolchain.cuda import cuda, each_float, index_of, window_at
 
 THREADS = 256
 SETTINGS = "i32 stride_h, i32 stride_w, i32 padding_h, i32 padding_w, i32 dilation_h, i32 dilation_w"
@@ -51,13 +51,11 @@ def plain_input_grad(g, w, dx, stride_h, stride_w, padding_h, padding_w, dilatio
         first, own = c // w.shape[1] * made, c % w.shape[1]  # the first filter and the channel of the group of c
         total = dx.dtype.type(0)
         for p in range(w.shape[2]):
-            down = h + padding_h - p * dilation_h
-            i = down // stride_h
-            if i * stride_h == down and 0 <= i < g.shape[2]:
+            i = window_at(h + padding_h - p * dilation_h, stride_h, g.shape[2])
+            if i >= 0:
                 for q in range(w.shape[3]):
-                    right = v + padding_w - q * dilation_w
-                    j = right // stride_w
-                    if j * stride_w == right and 0 <= j < g.shape[3]:
+                    j = window_at(v + padding_w - q * dilation_w, stride_w, g.shape[3])
+                    if j >= 0:
                         for o in range(first, first + made):
                             total += g[n, o, i, j] * w[o, own, p, q]
         dx[n, c, h, v] = total

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ShapeError
 from ..layout import FILTER, strides_of
-from ..matmul.plan import LIMIT, MOST, blocks_of, cut_of
+from ..matmul.plan import BLOCKS, LIMIT, MOST, blocks_of, cut_of
 from ..toolchain.cuda.memory import View, choose, kept
 from . import cuda_register, cuda_tensor, cuda_tiled, cuda_vector
 from .cuda_gather import MOST_TAPS, QUAD, tables_of
@@ -131,28 +131,29 @@ def _work_of(direction, x_shape, w_shape, out_size, stride, padding, dilation, g
         if number >= limit:
             raise ShapeError(f"{_op(direction)}: {what} takes {number}, wants less than {limit}; split the images")
     if work.of_weights:
-        slices, depth = (1, pixels) if kind == "float64" else _slices_of(pixels, prod(w_shape))
+        fill = FILL_ON_CORES if kind in CHUNK else FILL
+        slices, depth = (1, pixels) if kind == "float64" else _slices_of(pixels, prod(w_shape), fill)
         return work._replace(size=prod(w_shape), slices=slices, depth=depth)
     tile = cuda_tensor.TILE if kind in CHUNK else TILES["narrow" if work.makes <= NARROW else "vector"]
     blocks = classes * groups * blocks_of(pixels, tile[0]) * blocks_of(work.makes, tile[1])
     if kind in CHUNK or work.makes > FEW:
-        slices, depth = cut_of(steps, blocks)
+        slices, depth = cut_of(steps, blocks, enough=BLOCKS if kind in CHUNK else 2 * BLOCKS)
         return work._replace(slices=slices, depth=depth)
     return work
 
 
 # Of the weight gradient.
 TILE = 96 * 64  # elements of dw: about what one block of threads owns, in any rung
-FILL = 384  # how many blocks a problem should have before its sums are cut no further
+FILL, FILL_ON_CORES = 768, 384  # how many blocks a problem should have before its sums are cut no further
 LEAST_PIXELS, MOST_PIXELS = 256, 2048  # of a slice: fewer are not worth writing the sums, more would round too much
 ROUND = 32  # a slice has a multiple of so many pixels
 SUMS_ROOM = 1 << 23  # elements of all slices' sums together, unless more are needed to fill a GPU
 MOST_SLICES = 4096  # what one thread of the last kernel adds is a 32nd of them
 
 
-def _slices_of(pixels, size):
+def _slices_of(pixels, size, fill):
     """(slices of the sums over so many pixels, for so many elements of dw; pixels of a slice)"""
-    fill = min(FILL // blocks_of(size, TILE), pixels // LEAST_PIXELS)
+    fill = min(fill // blocks_of(size, TILE), pixels // LEAST_PIXELS)
     short = min(blocks_of(pixels, MOST_PIXELS), SUMS_ROOM // size, MOST_SLICES)
     depth = blocks_of(blocks_of(pixels, max(1, fill, short)), ROUND) * ROUND
     return max(1, blocks_of(pixels, max(depth, 1))), depth

@@ -78,13 +78,13 @@ def side_of(p):
     return 64 if large * 4 > middle * 1.25 or large < BLOCKS else 128
 
 
-def cut_of(terms, blocks, on_cores=False):
+def cut_of(terms, blocks, on_cores=False, enough=BLOCKS):
     """(slices of sums of so many terms, terms of a slice; the last may have fewer) for a result of so many blocks.
 
-    Where the blocks are too few to fill a GPU, sums are cut, if they are long enough to repay it.
+    Where the blocks are fewer than `enough` to fill a GPU, sums are cut, if they are long enough to repay it.
     """
     least, worth, multiple = SLICE_ON_CORES if on_cores else SLICE
-    slices = min(BLOCKS // blocks, terms // least) if blocks else 0
+    slices = min(enough // blocks, terms // least) if blocks else 0
     if slices > 1:
         depth = blocks_of(terms, slices * multiple) * multiple
         if terms - depth >= worth:

@@ -11,19 +11,12 @@ Errors  ValueError for a shape, layout or workspace, TypeError for an element ty
 Source  Ioffe and Szegedy 2015; Ba, Kiros and Hinton 2016, "Layer normalization"; Wu and He 2018, "Group normalization"
 """
 
-from .. import bias
+from ..bias import in_halves
 from ..errors import ShapeError
 from ..launcher import SUMS, flag, launcher, matrix, number, reads, updates, writes
-from ..toolchain import backend, implementation
 
 MATRIX, IMAGES, ROWS = "N+ C+ | N+ C+ H+ W+", "N+ C+ H+ W+", "rows+ K+"
 ANY_ROWS = "N C+ | N C+ H W"
-
-
-def _in_halves(x, *others):
-    """Whether there are CUDA kernels for such arrays of 16 bits."""
-    alike = [array for array in others if getattr(array, "shape", None) == x.shape]
-    return backend(x) == "cuda" and implementation(bias.__name__, "fits", x)(x, *alike)
 
 
 @launcher(
@@ -31,7 +24,7 @@ def _in_halves(x, *others):
     writes("mean variance", "C", SUMS),
     updates("running_mean? running_var?", "C", SUMS),
     view=matrix,
-    native=_in_halves,
+    native=in_halves,
     momentum=number,
 )
 def batch_statistics(x, mean, variance, workspace, running_mean=None, running_var=None, momentum=0.0):
@@ -57,7 +50,7 @@ def batch_statistics(x, mean, variance, workspace, running_mean=None, running_va
     reads("mean variance weight? bias?", "C", SUMS),
     writes("out", ANY_ROWS),
     view=matrix,
-    native=_in_halves,
+    native=in_halves,
     eps=number,
     relu=flag,
 )
@@ -77,7 +70,7 @@ def batch_normalize(x, mean, variance, weight, bias, eps, residual, relu, out):
     writes("dx dresidual?", MATRIX),
     writes("dw db", "C", SUMS),
     view=matrix,
-    native=_in_halves,
+    native=in_halves,
     eps=number,
 )
 def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidual, workspace):

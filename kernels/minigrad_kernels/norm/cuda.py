@@ -2,13 +2,13 @@
 
 Rungs of what belongs to channels: plain (cuda_plain.py), one thread an element or a partial sum; vector
 (cuda_vector.py), four elements in one access by threads that keep to their columns. Both cut sums as bias/plan.py
-says. A team of threads owns a row (cuda_rows.py): its rungs are plain, joined in shared memory, and warp, by shuffles.
+says. A team of threads owns a row (cuda_rows.py).
 """
 
 from ..bias.cuda import rung_of
 from ..bias.cuda_plain import HEIGHT, WIDTH
 from ..bias.plan import LINES, cut
-from ..softmax.cuda_teams import THREADS, start_rung
+from ..softmax.cuda_teams import THREADS, start
 from ..toolchain import elements
 from . import cuda_plain, cuda_rows, cuda_vector
 
@@ -76,9 +76,9 @@ def batch_norm_grads(g, x, mean, variance, weight, eps, out, dx, dw, db, dresidu
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def standardize(x, eps, out, scale, rung=None):
-    start_rung("standardize", rung, cuda_rows.ROWS, 0, x, out, scale, eps)
+def standardize(x, eps, out, scale):
+    start(cuda_rows.STANDARDIZE, x, (x, out, scale, eps))
 
 
-def standardize_grad(g, out, scale, dx, rung=None):
-    start_rung("standardize_grad", rung, cuda_rows.ROWS, 1, g, out, scale, dx)
+def standardize_grad(g, out, scale, dx):
+    start(cuda_rows.STANDARDIZE_GRAD, g, (g, out, scale, dx))

@@ -4,14 +4,14 @@ Every row is taken about a shift, its first element, so that float32 keeps its d
 the deviation from it; the sum of squares is about the mean. After the first pass rows are read from the cache.
 """
 
-from ..softmax.cuda_teams import THREADS, own_row, shuffled, sum_of, treed
+from ..softmax.cuda_teams import THREADS, of_both, own_row, shuffled, sum_of, treed
 from ..toolchain.cuda import cuda, each_float
 from .cuda_plain import finite, inverse_deviation
 
 
-def rows_of(rung, kinds, team_sum):
+def rows_of(way, kinds, team_sum):
     """(standardize, its gradient) whose teams join in this way."""
-    settings = dict(threads=THREADS, variant=rung, kinds=kinds)
+    settings = dict(threads=THREADS, variant=way, kinds=kinds)
 
     @each_float("_[:,:] x, _[:,:] out, _[:] scale, _ eps", **settings)
     def standardize(x, out, scale, eps):
@@ -46,4 +46,4 @@ def rows_of(rung, kinds, team_sum):
     return standardize, standardize_grad
 
 
-ROWS = {"plain": rows_of("plain", ("f32", "f64"), treed(sum_of)), "warp": rows_of("warp", ("f32",), shuffled(sum_of))}
+STANDARDIZE, STANDARDIZE_GRAD = of_both(rows_of, treed(sum_of), shuffled(sum_of))

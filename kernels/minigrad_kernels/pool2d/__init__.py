@@ -15,7 +15,7 @@ import numpy as np
 
 from ..errors import ShapeError
 from ..launcher import SUMS, check, launcher, pair, reads, wants_shape, writes
-from ..toolchain import alias, implementation
+from ..toolchain import alias, backend, implementation
 from .geometry import adaptive_windows, average_windows, output_shape, outputs  # noqa: F401 (users want them)
 
 HOST, WHOLE = np.empty(0), (np.dtype(np.int64),)
@@ -39,7 +39,18 @@ def check_windows(op, x, out, positions, *windows):
     check(op, "positions", positions, out, (position_type(windows[0]),), out.shape)
 
 
-@launcher(X, OUT, writes("positions", POOLED, TAPS), **WINDOWS)
+def _in_halves(positions, x, *others):
+    """Whether there are CUDA kernels for such arrays of 16 bits, of which others may be None."""
+    return backend(x) == "cuda" and implementation(__name__, "fits", x)(x.shape[1], positions, x, *others)
+
+
+@launcher(
+    X,
+    OUT,
+    writes("positions", POOLED, TAPS),
+    native=lambda x, kernel_size, stride, padding, dilation, out, positions: _in_halves(positions, x, out),
+    **WINDOWS,
+)
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     """The greatest element of each window, and which one it is.
 
@@ -56,6 +67,7 @@ def max_forward(x, kernel_size, stride, padding, dilation, out, positions):
     reads("positions", POOLED, TAPS),
     writes("dx", IMAGES, counted=True),
     writes("dbias?", "C", SUMS),
+    native=lambda g, out, positions, kernel_size, stride, padding, dilation, dx, *_: _in_halves(positions, g, out, dx),
     **WINDOWS,
 )
 def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace):

@@ -17,12 +17,17 @@ from .cuda_vector import by
 THREADS = 256
 
 
-def _rung(op, rung, arrays, positions):
-    """The rung for floating arrays and positions beside them."""
-    dtype, channels = arrays[0].dtype, arrays[0].shape[3]
+def fits(channels, positions, x, *others):
+    """Whether the vector rung takes arrays of these channels, of which others may be None; of 16 bits there is no other
+    rung."""
     bytes_fit = positions.dtype == np.uint8 and address(positions) % 4 == 0
-    fits = dtype == np.float32 and channels % 4 == 0 and bytes_fit and aligned(*arrays)
-    return choose(op, rung, ("plain", "vector")[: 1 + fits])
+    arrays = [array for array in others if array is not None]
+    return bytes_fit and channels % 4 == 0 and x.dtype != np.float64 and aligned(x, *arrays, to=4 * x.itemsize)
+
+
+def _rung(op, rung, positions, *arrays):
+    """The rung for floating arrays, and positions beside them."""
+    return choose(op, rung, ("plain", "vector")[: 1 + fits(positions.shape[3], positions, *arrays)])
 
 
 def _vector(kernel, arrays, result, image, output, geometry, divisors=()):
@@ -49,10 +54,10 @@ def _bytes(positions):
 
 def max_forward(x, kernel_size, stride, padding, dilation, out, positions, rung=None):
     geometry = *kernel_size, *stride, *padding, *dilation
-    if _rung("max_forward", rung, (x, out), positions) == "plain":
+    if _rung("max_forward", rung, positions, x, out) == "plain":
         _plain(cuda_plain.max_forward_plain, out, (x, out, _bytes(positions), *geometry))
     else:
-        _vector(cuda_vector.max_forward_vector, (x, out, positions), out, x, out, geometry)
+        _vector(cuda_vector.FORWARD[x.dtype.name], (x, out, positions), out, x, out, geometry)
 
 
 def _rectified(g, out, dbias, workspace):
@@ -66,10 +71,10 @@ def _rectified(g, out, dbias, workspace):
 def max_input_grad(g, out, positions, kernel_size, stride, padding, dilation, dx, dbias, workspace, rung=None):
     geometry = *kernel_size, *stride, *padding, *dilation
     g = g if out is None else _rectified(g, out, dbias, workspace)
-    if _rung("max_input_grad", rung, (g, dx), positions) == "plain":
+    if _rung("max_input_grad", rung, positions, g, dx) == "plain":
         _plain(cuda_plain.max_input_grad_plain, dx, (g, _bytes(positions), dx, *geometry))
     else:
-        _vector(cuda_vector.max_input_grad_vector, (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
+        _vector(cuda_vector.INPUT_GRAD[g.dtype.name], (g, positions, dx), dx, dx, g, geometry, (*stride, *dilation))
 
 
 @lru_cache(256)

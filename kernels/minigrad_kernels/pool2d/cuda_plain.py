@@ -6,7 +6,7 @@ Positions have an axis of bytes, the lowest first: one, or four for windows of m
 For averages, rows and columns are tables of windows: start, end and divisor of each.
 """
 
-from ..toolchain.cuda import cuda, device, each_float, index_of
+from ..toolchain.cuda import cuda, device, each_float, index_of, window_at
 
 WINDOW = "i32 taps_down, i32 taps_right, i32 down, i32 right, i32 above, i32 before, i32 apart_down, i32 apart_right"
 LEAST = float("-inf")
@@ -55,13 +55,12 @@ def max_input_grad_plain(
         n, h, w, c = index_of(number, dx.shape[1], dx.shape[2], dx.shape[3])
         total = dx.dtype.type(0)
         for p in range(taps_down):
-            i = (h + above - p * apart_down) // down
-            if i * down == h + above - p * apart_down and 0 <= i < g.shape[1]:
+            i = window_at(h + above - p * apart_down, down, g.shape[1])
+            if i >= 0:
                 for q in range(taps_right - 1, -1, -1):
-                    j = (w + before - q * apart_right) // right
-                    if j * right == w + before - q * apart_right and 0 <= j < g.shape[2]:
-                        if position_of(positions, n, i, j, c) == p * taps_right + q:
-                            total += g[n, i, j, c]
+                    j = window_at(w + before - q * apart_right, right, g.shape[2])
+                    if j >= 0 and position_of(positions, n, i, j, c) == p * taps_right + q:
+                        total += g[n, i, j, c]
         dx[n, h, w, c] = total
 
 

@@ -7,7 +7,7 @@ ways in which a team joins what its lanes found.
 import math
 
 from ..toolchain.cuda import cuda, device, each_float
-from .cuda_teams import THREADS, greater, own_row, shuffled, sum_of, treed
+from .cuda_teams import THREADS, greater, of_both, own_row, shuffled, sum_of, treed
 
 LEAST, NAN = float("-inf"), float("nan")
 IGNORED, WRONG = -1, -2  # in place of a class
@@ -39,10 +39,10 @@ def record(wrong, row, label):
 # ---- rows ------------------------------------------------------------------------------------------------------------
 
 
-def rows_of(rung, kinds, joined):
+def rows_of(way, kinds, joined):
     """(forward, grad, loss) whose teams join in this way."""
     team_sum, team_greatest = joined(sum_of), joined(greater)
-    settings = dict(threads=THREADS, variant=rung, kinds=kinds)
+    settings = dict(threads=THREADS, variant=way, kinds=kinds)
 
     @each_float("_[:,:] x, _[:,:] out, i32 logs", **settings)
     def forward(x, out, logs):
@@ -98,7 +98,7 @@ def rows_of(rung, kinds, joined):
     return forward, grad, loss
 
 
-ROWS = {"plain": rows_of("plain", ("f32", "f64"), treed), "warp": rows_of("warp", ("f32",), shuffled)}
+FORWARD, GRAD, LOSS = of_both(rows_of, treed, shuffled)
 
 
 @each_float(

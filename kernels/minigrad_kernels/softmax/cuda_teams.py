@@ -1,17 +1,17 @@
-"""Rows on CUDA: a team of threads owns a row, and what they found is joined, by two ladders of one step each.
+"""Rows on CUDA: a team of threads owns a row, and what they found is joined in one of two ways.
 
 A block has blockDim.y teams of blockDim.x lanes: 1, 2, 4, ... or 32 for rows of no more elements, 256 for long ones.
 Its lanes take every blockDim.x-th element, so that neighbours read neighbouring memory. Then they join:
 
-    plain  in shared memory: half of the lanes take what the other half has, then half of those; a barrier each time
-    warp   by shuffles: within a warp a lane reads another one's register, so no memory and no barrier; of a team that
-           is a whole block, the results of the warps are then joined in order
+    plain  of float64, in shared memory: half of the lanes take what the other half has, then half of those; a barrier
+           each time
+    warp   of float32, by shuffles: within a warp a lane reads another one's register, so no memory and no barrier; of a
+           team that is a whole block, the results of the warps are then joined in order
 
 Source  Harris 2007, "Optimizing parallel reduction in CUDA"
 """
 
-from ..toolchain.cuda import cuda, device
-from ..toolchain.cuda.memory import choose
+from ..toolchain.cuda import cuda, device, i32
 
 ALL, LANES, THREADS = 0xFFFFFFFF, 32, 256
 WARPS = THREADS // LANES
@@ -26,17 +26,17 @@ def start(kernels, x, arguments):
         kernels[x.itemsize]((-(-rows * lanes // THREADS),), (lanes, THREADS // lanes), arguments)
 
 
-def start_rung(op, rung, rungs, kernel, x, *arguments):
-    """Start a kernel, by its number, of the ladder of two rungs."""
-    name = choose(op, rung, ("plain", "warp")[: 1 + (x.itemsize == 4)])
-    start(rungs[name][kernel], x, (x, *arguments))
+def of_both(rows_of, *joints):
+    """The kernels that rows_of(way, kinds, joint) makes for each way to join, by the bytes of an element."""
+    ways = zip(("plain", "warp"), (("f64",), ("f32",)), joints, strict=True)
+    return [wide | single for wide, single in zip(*(rows_of(*way) for way in ways), strict=True)]
 
 
 @device
 def own_row(x):
     """(the row of this thread's team, how many elements it has: none beyond the last row)"""
     n = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    return n, x.shape[1] if n < x.shape[0] else 0
+    return n, i32(x.shape[1] if n < x.shape[0] else 0)  # of 32 bits, as the lanes: a loop over both then divides such
 
 
 @device

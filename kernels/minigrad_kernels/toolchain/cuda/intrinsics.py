@@ -42,7 +42,7 @@ __all__ = [
     "bf16x2", "bits", "cp_async", "cp_async_commit", "cp_async_wait", "device", "f16x2", "from_bits",
     "global_address", "index_of", "inline_ptx", "ldmatrix", "ldmatrix_trans", "load2_words", "load4",
     "mma_bf16", "mma_f16", "mma_tf32", "narrow_f16", "offset", "outer_product", "pointer_at", "shared_address",
-    "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16",
+    "store2_words", "store4", "store4_words", "tf32", "unroll", "widen_f16", "window_at",
 ]  # fmt: skip
 
 f32, f64 = types.float32, types.float64
@@ -64,9 +64,21 @@ def device(function):
 
 @device
 def index_of(number, rows, columns, channels):
-    """(n, i, j, c) of the element with this number among (N, rows, columns, channels), the last axis first."""
-    pixel, line = number // channels, number // channels // columns
-    return line // rows, line % rows, pixel % columns, number % channels
+    """(n, i, j, c) of the element with this number among (N, rows, columns, channels), the last axis first.
+
+    All are below 2^32: a quotient of 64 bits would take four times as many instructions.
+    """
+    pixel = i64(u32(u32(number) // u32(channels)))
+    line = i64(u32(u32(pixel) // u32(columns)))
+    image = i64(u32(u32(line) // u32(rows)))
+    return image, line - image * rows, pixel - line * columns, number - pixel * channels
+
+
+@device
+def window_at(place, step, windows):
+    """The window that begins at a place, where one does every `step` places; -1 where none does."""
+    window = i64(u32(u32(max(place, 0)) // u32(step)))
+    return window if window * step == place and window < windows else -1
 
 
 # ---- pointers ----------------------------------------------------------------------------------------------------
