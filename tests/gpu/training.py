@@ -1,7 +1,6 @@
 """The main jobs on the GPU by the command of the package: the CPU's accuracy, and the same bits twice."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -42,7 +41,7 @@ def job(row, device="cuda", extra=()):
 
 
 def training(found):
-    found |= {"jobs": [], "data": os.environ.get("MINIGRAD_DATA")}
+    found["jobs"] = []
     for row in json.loads(CPU.read_text())["jobs"]:
         result = job(row)
         print(f"  {row['job']}: {result or 'its data are not on disk'}", flush=True)
