@@ -18,7 +18,7 @@ what it was in the round, so the machine's speed may drift. A row has several se
 well or badly in memory for as long as it lives; the ratio of each set is stored too. Each contender's loss must be
 finite and fall. JAX and tinygrad run in the first set alone, and at the first batch size alone. --write stores each
 part, once it is complete, in tests/benchmarks/results/cpu.json, from which readme.py writes tables. All parts take
-26 minutes on two cores with --batch-size 64.
+30 minutes on two cores with --batch-size 64.
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 The same commands, seed for seed, on the CPU, where the types of 16 bits are exact and slow, and TF32 changes
 nothing. --mnist and --cifar10 name folders with the files of these data sets; without them only the shipped digits
-are trained. --write stores the figures of each job in results/precision.json, from which readme.py writes a table. A
-precision whose mean differs from float32's by more than 0.2 points, beyond twice the standard error of the
+are trained. --write, which wants both, stores the figures in results/precision.json, from which readme.py writes a
+table. A precision whose mean differs from float32's by more than 0.2 points, beyond twice the standard error of the
 difference, ends the program with an error.
 """
 
@@ -64,10 +64,11 @@ def main():
     parser.add_argument("--write", action="store_true", help=f"store the figures in {RESULTS.name}")
     options = parser.parse_args()
     folders = {"digits": ".", "MNIST": options.mnist, "CIFAR-10": options.cifar10}
+    if options.write and not all(folders.values()):
+        parser.error("--write wants --mnist and --cifar10, so that all figures are of one commit")
     rows = {name: measured(name, folder) for name, folder in folders.items() if folder}
-    if options.write:  # jobs without their images keep the rows that they have
-        kept = {row["job"]: row for row in json.loads(RESULTS.read_text())["jobs"]} | rows
-        RESULTS.write_text(json.dumps({**versions(), "points": POINTS, "jobs": [*kept.values()]}, indent=1) + "\n")
+    if options.write:
+        RESULTS.write_text(json.dumps({**versions(), "points": POINTS, "jobs": [*rows.values()]}, indent=1) + "\n")
     if wrong := {name: apart(row) for name, row in rows.items() if apart(row)}:
         sys.exit(f"more than {POINTS} points from float32: {wrong}")
 
