@@ -90,9 +90,10 @@ def of_rows():
         two = dict(loaded={"g": 2 * size, "out": 2 * size}, stored={"dx": size})
         yield norm.standardize_grad((rows, columns)), [("norm_standardize_grad_warp_f32", two)]
     for columns in (32, 1056, 4104):
-        shape, size = (4, columns), 16 * columns
-        for rung in ("plain", "warp"):
-            alone = {"ld.shared": 0, "bar": 0} if rung == "warp" and columns <= 4096 else {}
+        shape = 4, columns
+        for way, kind in (("plain", "float64"), ("warp", "float32")):
+            size = 4 * columns * TYPES[kind].itemsize
+            alone = {"ld.shared": 0, "bar": 0} if way == "warp" and columns <= 4096 else {}
             for case, times in (
                 (softmax.row("softmax", shape), {"x": 3}),
                 (softmax.row("softmax", shape, True), {"x": 3}),
@@ -102,7 +103,7 @@ def of_rows():
                 kernel, result = ("grad", "dx") if "g" in times else ("forward", "out")
                 loaded = {name: count * size for name, count in times.items()}
                 one = dict(loaded=loaded, stored={result: size}, whole="x g " + result, executed=alone)
-                yield case, [(f"softmax_{kernel}_{rung}_f32", one)], rung
+                yield case, [(f"softmax_{kernel}_{way}_f{kind[-2:]}", one)], None, kind
     size, labels = 4 * 9 * 1024, 6  # the logit of each target that is not ignored
     yield softmax.cross_entropy((9, 1024)), [("softmax_loss_warp_f32", dict(loaded={"x": 2 * size + 4 * labels}))]
     one = dict(loaded={"x": size}, stored={"dx": size})
@@ -126,7 +127,7 @@ def checked(case, wanted, rung=None, kind="float32"):
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("row", MEMORY, ids=lambda row: f"{row[0]} {'-'.join(row[2:])}")
+@pytest.mark.parametrize("row", MEMORY, ids=lambda row: f"{row[0]} {row[-1] if row[2:] else ''}")
 def test_matrices_move_as_often_as_the_docstrings_say(row):
     checked(*row)
 
